@@ -16,6 +16,8 @@ pub(crate) mod list_of_clusters;
 pub(crate) mod m_tree;
 pub(crate) mod pm_tree;
 pub(crate) mod m_index;
+pub(crate) mod write_codes;
+pub(crate) mod nearest_vectors;
 
 use boxwork_runtime::operator::OperatorSpec;
 
@@ -36,4 +38,6 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &m_tree::M_TREE,
     &pm_tree::PM_TREE,
     &m_index::M_INDEX,
+    &write_codes::WRITE_CODES,
+    &nearest_vectors::NEAREST_VECTORS,
 ];

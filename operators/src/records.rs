@@ -4,6 +4,7 @@ pub mod read_jsonl;
 pub mod read_arrow;
 mod read_column;
 pub mod read_vectors;
+mod generate_vectors;
 pub mod write_store;
 mod write_kept;
 pub(crate) mod append_store;
@@ -88,6 +89,7 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &read_jsonl::READ_JSONL,
     &read_column::READ_COLUMN,
     &read_vectors::READ_VECTORS,
+    &generate_vectors::GENERATE_VECTORS,
     &write_store::WRITE_STORE,
     &write_kept::WRITE_KEPT,
     &append_store::APPEND_STORE,

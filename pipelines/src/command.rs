@@ -18,6 +18,7 @@ mod export;
 mod extract;
 mod feedback;
 mod flags;
+mod generate;
 mod graph;
 mod import;
 mod index;
@@ -98,6 +99,7 @@ enum Subcommands {
     Devices(devices::Arguments),
     SampleImages(sample_images::Arguments),
     Synthesize(synthesize::Arguments),
+    Generate(generate::Arguments),
     Experiment(experiment::Arguments),
     Tune(tune::Arguments),
     Bench(bench::Arguments),
@@ -134,6 +136,7 @@ impl Subcommands {
             Self::Topology(arguments) => topology::run(arguments),
             Self::Devices(arguments) => devices::run(arguments),
             Self::SampleImages(arguments) => sample_images::run(arguments),
+            Self::Generate(arguments) => generate::run(catalog, arguments),
             Self::Synthesize(arguments) => synthesize::run(catalog, arguments),
             Self::Experiment(arguments) => experiment::run(catalog, arguments),
             Self::Tune(arguments) => tune::run(catalog, arguments),

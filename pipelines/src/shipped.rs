@@ -37,6 +37,9 @@ shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made from a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
 shipped!(INDEX, "index.yaml", "The index of a store.");
+shipped!(GENERATE_VECTORS, "generate_vectors.yaml", "Vectors for measurements.");
+shipped!(INDEX_CODES, "index_codes.yaml", "The codes of a store of vectors.");
+shipped!(VECTOR_SEARCH, "vector_search.yaml", "The k nearest vectors of many queries.");
 shipped!(SKETCH, "sketch.yaml", "The sketches of a store.");
 shipped!(VECTOR_LISTS, "vector_lists.yaml", "The vectors of a store in lists.");
 shipped!(KNN_GRAPH, "knn_graph.yaml", "The nearest neighbours of each vector of a store.");
@@ -71,7 +74,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 30] = [
+pub const ALL: [Shipped; 33] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -82,6 +85,9 @@ pub const ALL: [Shipped; 30] = [
     SEARCH,
     RANGE,
     INDEX,
+    GENERATE_VECTORS,
+    INDEX_CODES,
+    VECTOR_SEARCH,
     SKETCH,
     VECTOR_LISTS,
     VECTOR_PROBE,

@@ -26,6 +26,7 @@ mod packed_file;
 pub mod pivot_table;
 pub mod sketch;
 pub mod lists;
+pub mod vector_codes;
 pub mod upkeep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

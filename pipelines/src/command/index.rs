@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use boxwork_kernels::vector::codes::Levels;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
+
+use clap::builder::PossibleValuesParser;
 
 use super::bring_up::bring_up;
 use super::{Replacing, Space, device, path_value, run_shipped, say, whole};
@@ -23,6 +26,9 @@ pub struct Arguments {
     /// Update the index: compute distances only for objects added since
     #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "distance", "p", "root", "similarity", "ground", "alpha", "device", "force"])]
     append: bool,
+    /// Make codes of vectors in place of an index of pivots: planes (8 bits a number in two planes of 4), sq8 or sq4
+    #[arg(long, value_name = "LEVELS", value_parser = PossibleValuesParser::new(Levels::NAMES), conflicts_with_all = ["append", "pivots", "select", "seed", "p", "root", "similarity", "ground", "alpha", "device"])]
+    codes: Option<String>,
     /// The number of pivots, the objects from which all others are measured
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=128))]
     pivots: u32,
@@ -51,6 +57,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.store)) {
         return exit;
     }
+    if let Some(levels) = &arguments.codes {
+        return codes(catalog, arguments, levels);
+    }
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("out".to_owned(), path_value(&arguments.out)),
@@ -63,6 +72,21 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let exit = run_shipped("index", shipped::INDEX, catalog, &values, &arguments.options).exit;
     // A faulty device is a problem, but the index is sound.
     if matches!(exit, Exit::Ok | Exit::Problems) {
+        say(format_args!("wrote {}", arguments.out.display()));
+    }
+    exit
+}
+
+/// Makes the codes of a store of vectors.
+fn codes(catalog: &Catalog, arguments: &Arguments, levels: &str) -> Exit {
+    let mut values = BTreeMap::from([
+        ("store".to_owned(), path_value(&arguments.store)),
+        ("out".to_owned(), path_value(&arguments.out)),
+        ("levels".to_owned(), Value::Text(levels.to_owned())),
+    ]);
+    arguments.space.give(&mut values);
+    let exit = run_shipped("index", shipped::INDEX_CODES, catalog, &values, &arguments.options).exit;
+    if exit == Exit::Ok {
         say(format_args!("wrote {}", arguments.out.display()));
     }
     exit

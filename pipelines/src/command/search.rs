@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use boxwork_kernels::vector::NumberType;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::printable::printable_lines;
+use boxwork_stores::vector_file::{Bare, DIMENSIONS_MAX, VectorFile};
+use clap::builder::PossibleValuesParser;
 
 use super::{
     Space, check_flags, data, data_json, device, path_value, print_diagnostics, run_shipped, say, whole,
@@ -34,8 +37,20 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
     /// An image, or the name of an object in the store; may be given many times
-    #[arg(long = "query", value_name = "IMAGE_OR_NAME", required = true)]
+    #[arg(long = "query", value_name = "IMAGE_OR_NAME", required_unless_present = "query_file")]
     queries: Vec<String>,
+    /// A file of vectors, such as queries.fvecs, of which each row is a query
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["queries", "pivots"])]
+    query_file: Option<PathBuf>,
+    /// The type of the numbers, for a query file that is nothing but numbers
+    #[arg(long = "type", value_name = "TYPE", requires_all = ["query_file", "dimensions"], value_parser = PossibleValuesParser::new(NumberType::NAMES))]
+    number_type: Option<String>,
+    /// The numbers of a vector, for such a file
+    #[arg(long, value_name = "N", requires = "number_type", value_parser = clap::value_parser!(u32).range(1..=DIMENSIONS_MAX as i64))]
+    dimensions: Option<u32>,
+    /// The store's codes, made by `boxwork index --codes`, with which most distances of vectors are skipped
+    #[arg(long, value_name = "FILE", conflicts_with = "pivots")]
+    codes: Option<PathBuf>,
     /// The number of objects to find [default: 10, or all if a range is given]
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
@@ -80,6 +95,9 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if arguments.codes.is_some() || arguments.query_file.is_some() {
+        return vectors(catalog, arguments);
+    }
     let queries = arguments.queries.iter().cloned().map(Value::Text).collect();
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
@@ -150,6 +168,44 @@ fn search(
     arguments: &Arguments,
 ) -> Exit {
     let exit = run_shipped("search", pipeline, catalog, values, &arguments.options).exit;
+    if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
+        say(format_args!("wrote {}", arguments.out.display()));
+    }
+    exit
+}
+
+/// Searches a store of vectors for a block of queries, by its codes if there are any.
+fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    let text = |text: &String| Value::Text(text.clone());
+    let queries = match &arguments.query_file {
+        None => arguments.queries.iter().map(text).collect(),
+        Some(path) => {
+            let bare = arguments.number_type.as_deref().and_then(|numbers| numbers.parse().ok());
+            let bare = bare.zip(arguments.dimensions);
+            let bare = bare.map(|(numbers, dimensions)| Bare { numbers, dimensions: dimensions as usize });
+            match VectorFile::open(path, bare) {
+                Ok(file) => (0..file.len()).map(|row| Value::Text(row.to_string())).collect(),
+                Err(error) => {
+                    say(format_args!("error: {error}"));
+                    return Exit::Failed;
+                }
+            }
+        }
+    };
+    let mut values = BTreeMap::from([
+        ("store".to_owned(), path_value(&arguments.store)),
+        ("queries".to_owned(), Value::List(queries)),
+        ("k".to_owned(), whole(arguments.k.unwrap_or(10))),
+        ("format".to_owned(), Value::Text(arguments.format.clone())),
+        ("out".to_owned(), path_value(&arguments.out)),
+    ]);
+    arguments.space.give(&mut values);
+    values.extend(arguments.range.map(|range| ("range".to_owned(), Value::Number(range))));
+    values.extend(arguments.codes.as_ref().map(|path| ("codes".to_owned(), path_value(path))));
+    values.extend(arguments.query_file.as_ref().map(|path| ("query_file".to_owned(), path_value(path))));
+    values.extend(arguments.number_type.as_ref().map(|numbers| ("type".to_owned(), text(numbers))));
+    values.extend(arguments.dimensions.map(|count| ("dimensions".to_owned(), whole(count))));
+    let exit = run_shipped("search", shipped::VECTOR_SEARCH, catalog, &values, &arguments.options).exit;
     if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
         say(format_args!("wrote {}", arguments.out.display()));
     }

@@ -1,0 +1,357 @@
+//! `nearest_vectors`: the k nearest vectors of a block of queries, exactly, by a scan or by codes.
+//!
+//! Invariant: the answer is the k least (f64 distance, id), whatever the codes, the instructions and the number of slots. The
+//! slots bound pieces of the store side by side; each piece begins with the ranges that the pieces before it have left.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
+use boxwork_kernels::CodePath;
+use boxwork_kernels::interrupt::Interrupt;
+use boxwork_kernels::vector::codes::{CodeNearest, CodeQueries, Codes};
+use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, NumberType, VectorMeasure, VectorRef};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Pushed};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::kinds::{Kind as _, Vectors, as_f32};
+use boxwork_stores::object_store::ObjectStore;
+use boxwork_stores::space::Space;
+use boxwork_stores::store_error::StoreError;
+use boxwork_stores::vector_codes::{self, vectors_of};
+
+use super::metric_search::{INPUTS, OUTPUTS, RANGE};
+use crate::columns::distances_envelope;
+use crate::resources::{self, SPACE};
+use crate::search::queries::{K, Queries, Query};
+
+/// Rows of a piece of work: a multiple of a group of codes.
+const PIECE_ROWS: u64 = 16_384;
+/// Rows of an envelope at most.
+const ENVELOPE_ROWS: usize = 4096;
+/// f64 distances that are computed before the range is looked at again.
+const EXACT_ROWS: usize = 64;
+
+/// Finds the nearest vectors of a block of queries.
+///
+/// All queries take a block of rows while it is in the cache, and their limits are compared where the distances are computed.
+/// With codes, most rows are excluded by bounds that hold with certainty. What remains is ranked by f64 distances.
+///
+/// # Inputs
+/// `queries` (side): the queries.
+///
+/// # Outputs
+/// `nearest`: the objects found, by query, then distance, then id.
+///
+/// # Parameters
+/// `space`: the vectors and their distance: l2, ip or cosine. `codes`: a file that `write_codes` made for them; without it all
+/// distances are computed. `k`: the number of objects. `range`: only objects at most this far.
+pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
+    parameters: &[
+        SPACE,
+        K,
+        RANGE,
+        Parameter::new(
+            "codes",
+            ParameterType::Path,
+            Default::Absent,
+            "the codes of the vectors, made by `boxwork index --codes`",
+        ),
+    ],
+    inputs: INPUTS,
+    outputs: OUTPUTS,
+    example: "nearest: {kind: nearest_vectors, space: space, codes: base.codes.arrow, k: 10}",
+    share: Some(|bind| {
+        let space = resources::space(bind)?;
+        let (vectors, measure) = vectors_of(&*space)?;
+        let codes =
+            bind.get_text("codes").map(|path| vector_codes::open(Path::new(path), &*space)).transpose()?;
+        if vectors.len() > u64::from(u32::MAX) {
+            return Err(BoxError::new(format!("`{}` has more than 2^32 rows", vectors.path().display())));
+        }
+        Ok(Arc::new(Shared { space, vectors, measure, codes }))
+    }),
+    ..OperatorSpec::new("nearest_vectors", "Finds the nearest vectors of many queries.", Kind::Stateful, make)
+};
+
+/// What requests share.
+struct Shared {
+    space: Arc<dyn Space>,
+    vectors: Arc<ObjectStore<Vectors>>,
+    measure: VectorMeasure,
+    codes: Option<Codes>,
+}
+
+fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    Ok(Box::new(NearestVectors {
+        shared: bind.shared(),
+        k: bind.count("k"),
+        range: bind.get_number("range").unwrap_or(f64::INFINITY),
+        slots: bind.slots() as u64,
+        search: None,
+        rows: Vec::new(),
+        sent: 0,
+    }))
+}
+
+struct NearestVectors {
+    shared: Arc<Shared>,
+    k: usize,
+    range: f64,
+    slots: u64,
+    search: Option<Search>,
+    /// Answers to send.
+    rows: Vec<(u32, u64, f64)>,
+    sent: usize,
+}
+
+/// A request under way.
+struct Search {
+    queries: Queries,
+    packed: Packed,
+    found: Found,
+    /// The next row to bound.
+    next: u64,
+    /// The next query to rank.
+    ranked: usize,
+}
+
+/// Queries packed for the way in which rows are bounded.
+enum Packed {
+    Codes(CodeQueries),
+    Bytes(ByteQueries),
+    Flat(FlatQueries),
+}
+
+/// What is left of each query.
+enum Found {
+    Codes(Vec<CodeNearest>),
+    Values(Vec<Nearest>),
+}
+
+impl Operator for NearestVectors {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let Some(search) = &mut self.search else {
+            self.search = Some(self.begin(cx)?);
+            return Ok(Flow::More);
+        };
+        if cx.is_cancelled() {
+            return Ok(Flow::Done);
+        }
+        let count = self.shared.vectors.len();
+        if search.next < count && search.queries.len() > 0 {
+            search.bound(cx, &self.shared, self.k, self.slots)?;
+            cx.progress(search.next, count);
+            return Ok(Flow::More);
+        }
+        if search.ranked < search.queries.len() {
+            let found = search.rank(cx, &self.shared, self.k, self.range)?;
+            self.rows.extend(found);
+            return Ok(Flow::More);
+        }
+        while self.sent < self.rows.len() {
+            if !cx.has_room(OUTPUTS[0]) {
+                return Ok(Flow::Wait);
+            }
+            let upto = self.rows.len().min(self.sent + ENVELOPE_ROWS);
+            let envelope = distances_envelope(&self.rows[self.sent..upto])?;
+            self.sent = upto;
+            if cx.push(OUTPUTS[0], envelope)? == Pushed::Closed {
+                return Ok(Flow::Done);
+            }
+        }
+        Ok(Flow::Done)
+    }
+}
+
+impl NearestVectors {
+    fn begin(&self, cx: &Context<'_>) -> Result<Search, BoxError> {
+        let Shared { space, vectors, measure, codes } = &*self.shared;
+        let queries = Queries::of_side(cx, INPUTS[0], space)?;
+        let mut numbered = Vec::new();
+        for envelope in cx.side(INPUTS[0]) {
+            let objects =
+                as_f32(envelope.column("object")?).ok_or_else(|| BoxError::new("a query is no vector"))?;
+            let lists = objects.as_list::<i32>();
+            for (row, number) in envelope.u32s("query")?.iter().enumerate() {
+                numbered.push((*number, lists.value(row).as_primitive::<Float32Type>().values().to_vec()));
+            }
+        }
+        numbered.sort_by_key(|(number, _)| *number);
+        let numbers: Vec<&[f32]> = numbered.iter().map(|(_, numbers)| numbers.as_slice()).collect();
+        let (path, dimensions) = (CodePath::detect(), vectors.kind().dimensions());
+        let is_bytes = vectors.kind().number_type() == NumberType::U8;
+        let bytes = || ByteQueries::new(path, *measure, dimensions, &numbers).filter(|_| is_bytes);
+        let values = || Found::Values(vec![Nearest::new(self.k, f64::INFINITY); numbers.len()]);
+        let (packed, found) = match (codes, bytes()) {
+            (Some(codes), _) => {
+                let found = vec![CodeNearest::new(self.k, self.range); numbers.len()];
+                (Packed::Codes(CodeQueries::new(path, codes, &numbers)), Found::Codes(found))
+            }
+            (None, Some(bytes)) => (Packed::Bytes(bytes), values()),
+            (None, None) => (Packed::Flat(FlatQueries::new(path, *measure, dimensions, &numbers)), values()),
+        };
+        Ok(Search { queries, packed, found, next: 0, ranked: 0 })
+    }
+}
+
+impl Search {
+    /// Bounds the next rows, some pieces for each slot.
+    fn bound(&mut self, cx: &mut Context<'_>, shared: &Shared, k: usize, slots: u64) -> Result<(), BoxError> {
+        let count = shared.vectors.len();
+        let pieces = (count - self.next).div_ceil(PIECE_ROWS).min(2 * slots);
+        let (next, packed, found) = (self.next, &self.packed, &self.found);
+        let mut parts: Vec<Option<Result<Found, StoreError>>> = (0..pieces).map(|_| None).collect();
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut parts, 1, |piece, part| {
+                let first = next + piece as u64 * PIECE_ROWS;
+                part[0] = Some(scan(shared, packed, first..count.min(first + PIECE_ROWS), found, k));
+            });
+        });
+        for part in parts.into_iter().flatten() {
+            match (&mut self.found, part?) {
+                (Found::Codes(all), Found::Codes(part)) => {
+                    all.iter_mut().zip(part).for_each(|(all, part)| all.join(part));
+                }
+                (Found::Values(all), Found::Values(part)) => {
+                    all.iter_mut().zip(part).for_each(|(all, part)| all.join(part));
+                }
+                _ => unreachable!("all pieces are bounded in one way"),
+            }
+        }
+        self.next = count.min(next + pieces * PIECE_ROWS);
+        Ok(())
+    }
+
+    /// Ranks what is left of the next queries, side by side.
+    fn rank(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        k: usize,
+        range: f64,
+    ) -> Result<Vec<(u32, u64, f64)>, BoxError> {
+        let queries: Vec<(&Query, Left)> = match &mut self.found {
+            Found::Codes(found) => {
+                let left = found.drain(..).map(|nearest| Left { rows: nearest.finish(), has_bounds: true });
+                self.queries.iter().zip(left).collect()
+            }
+            Found::Values(found) => {
+                let left = found.drain(..).map(|nearest| Left { rows: nearest.finish(), has_bounds: false });
+                self.queries.iter().zip(left).collect()
+            }
+        };
+        self.ranked = queries.len();
+        let mut answers: Vec<Option<Answer>> = queries.iter().map(|_| None).collect();
+        cx.inside(|inside| {
+            let cancelled = inside.cancelled();
+            inside.for_each_chunk_of(&mut answers, 1, |idx, answer| {
+                let (query, left) = &queries[idx];
+                answer[0] = Some(exact(query, left, k, range, &cancelled));
+            });
+        });
+        shared.space.store().confirm()?;
+        let mut rows = Vec::new();
+        for ((query, _), answer) in queries.iter().zip(answers) {
+            let Some(answer) = answer else { continue };
+            rows.extend(answer?.into_iter().map(|(distance, id)| (query.number, id, distance)));
+        }
+        Ok(rows)
+    }
+}
+
+/// The distances and ids of a query's answer, or why there is none.
+type Answer = Result<Vec<(f64, u64)>, BoxError>;
+
+/// The rows that may be answers of a query; their values are lower bounds, or only an order.
+struct Left {
+    rows: Vec<(f64, u32)>,
+    has_bounds: bool,
+}
+
+/// Bounds the rows of a piece, beginning with the ranges found so far.
+fn scan(
+    shared: &Shared,
+    packed: &Packed,
+    rows: Range<u64>,
+    found: &Found,
+    k: usize,
+) -> Result<Found, StoreError> {
+    let vectors = &shared.vectors;
+    let is_removed = |row: u32| !vectors.has(u64::from(row));
+    let skips: Option<&dyn Fn(u32) -> bool> =
+        if vectors.objects() < vectors.len() { Some(&is_removed) } else { None };
+    match (packed, found) {
+        (Packed::Codes(queries), Found::Codes(found)) => {
+            let mut nearest: Vec<CodeNearest> =
+                found.iter().map(|found| CodeNearest::new(k, found.range())).collect();
+            if let Some(codes) = &shared.codes {
+                queries.scan(codes, rows.start as usize..rows.end as usize, skips, &mut nearest);
+            }
+            Ok(Found::Codes(nearest))
+        }
+        (packed, Found::Values(found)) => {
+            let mut nearest: Vec<Nearest> = found.iter().map(|found| Nearest::new(k, found.kth())).collect();
+            nearest.iter_mut().zip(found).for_each(|(nearest, found)| nearest.raise_error(found.error()));
+            vectors.read::<_, StoreError>(|objects| {
+                let mut first = rows.start;
+                while first < rows.end {
+                    let (batch, at) = vectors.locate(first)?;
+                    let upto = rows.end.min(vectors.ids(batch).end);
+                    let all = objects.batch(batch)?.all();
+                    let part = part(all, vectors.kind().dimensions(), at..at + (upto - first) as usize);
+                    match (packed, part) {
+                        (Packed::Bytes(queries), VectorRef::U8(bytes)) => {
+                            queries.scan(bytes, first as u32, skips, &mut nearest);
+                        }
+                        (Packed::Flat(queries), part) => {
+                            queries.scan(part, first as u32, skips, &mut nearest)
+                        }
+                        _ => unreachable!("queries of bytes are packed for rows of bytes"),
+                    }
+                    first = upto;
+                }
+                Ok(())
+            })?;
+            Ok(Found::Values(nearest))
+        }
+        _ => unreachable!("queries of codes find rows by bounds"),
+    }
+}
+
+/// Some rows of a batch.
+fn part(all: VectorRef<'_>, dimensions: usize, rows: Range<usize>) -> VectorRef<'_> {
+    let at = rows.start * dimensions..rows.end * dimensions;
+    match all {
+        VectorRef::F32(all) => VectorRef::F32(&all[at]),
+        VectorRef::F16(all) => VectorRef::F16(&all[at]),
+        VectorRef::U8(all) => VectorRef::U8(&all[at]),
+        VectorRef::I8(all) => VectorRef::I8(&all[at]),
+    }
+}
+
+/// The k least (distance, id) of what is left, the least bounds first, up to the first bound beyond the k-th distance.
+fn exact(
+    query: &Query,
+    left: &Left,
+    k: usize,
+    range: f64,
+    interrupt: Interrupt<'_>,
+) -> Result<Vec<(f64, u64)>, BoxError> {
+    let mut found: Vec<(f64, u64)> = Vec::new();
+    let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    for rows in left.rows.chunks(EXACT_ROWS.max(k)) {
+        let is_beyond = |kth: f64| left.has_bounds && rows[0].0 > kth;
+        if found.len() >= k && found.get(k - 1).is_some_and(|kth| is_beyond(kth.0)) {
+            break;
+        }
+        let mut ids: Vec<u64> = rows.iter().map(|(_, row)| u64::from(*row)).collect();
+        ids.sort_unstable();
+        let distances = query.exact_until(&ids, interrupt)?;
+        found.extend(distances.into_iter().zip(ids).filter(|(distance, _)| *distance <= range));
+        found.sort_unstable_by(order);
+        found.truncate(k);
+    }
+    Ok(found)
+}

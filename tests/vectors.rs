@@ -1,0 +1,176 @@
+//! Vectors by the command: codes of every kind, any number of workers and a scan give one answer, to the byte.
+
+#[path = "support/command.rs"]
+mod command;
+
+use std::fs;
+use std::path::Path;
+
+use boxwork_kernels::chance::Random;
+use command::{fails, folder, ok};
+
+/// Files of rows and of queries with so many dimensions, some of them equal.
+fn with_files(folder: &Path, rows: usize, dimensions: usize) {
+    let mut random = Random::new(93);
+    let centres: Vec<f32> = (0..20 * dimensions).map(|_| 90.0 + 50.0 * random.normal_f32()).collect();
+    let mut vectors = |count: usize| {
+        let mut all: Vec<u8> = Vec::new();
+        for nth in 0..count {
+            if nth % 17 == 3 {
+                all.extend_from_within(all.len() - dimensions..);
+                continue;
+            }
+            let centre = random.idx(20) * dimensions;
+            let number = |place: usize| centres[centre + place] + 12.0 * random.normal_f32();
+            all.extend((0..dimensions).map(number).map(|x| x.clamp(0.0, 255.0) as u8).collect::<Vec<u8>>());
+        }
+        all
+    };
+    let (base, queries) = (vectors(rows), vectors(40));
+    fs::write(folder.join("base.u8"), &base).expect("a disk");
+    fs::write(folder.join("queries.u8"), &queries).expect("a disk");
+    let numbers = base.iter().flat_map(|byte| (f32::from(*byte) + 0.25).to_le_bytes());
+    let head = [(rows as u32).to_le_bytes(), (dimensions as u32).to_le_bytes()].concat();
+    fs::write(folder.join("base.fbin"), head.into_iter().chain(numbers).collect::<Vec<u8>>())
+        .expect("a disk");
+}
+
+#[test]
+fn codes_workers_and_scans_give_one_answer() {
+    let folder = folder();
+    with_files(folder.path(), 40_000, 20);
+    let bare = ["--type", "u8", "--dimensions", "20"];
+    ok(folder.path(), &[&["import", "base.u8", "--out", "bytes.arrow"], &bare[..]].concat());
+    ok(folder.path(), &["import", "base.fbin", "--out", "floats.arrow"]);
+    for store in ["bytes.arrow", "floats.arrow"] {
+        let search = |more: &[&str]| {
+            let call =
+                ["search", "--store", store, "--query-file", "queries.u8", "-k", "12", "--format", "csv"];
+            ok(folder.path(), &[&call[..], &bare, more].concat())
+        };
+        let wanted = search(&[]);
+        assert_eq!(wanted.lines().count(), 1 + 40 * 12);
+        let by_name = |more: &[&str]| {
+            let call = ["search", "--store", store, "--query", "123", "-k", "12", "--format", "csv"];
+            ok(folder.path(), &[&call[..], more].concat())
+        };
+        for levels in ["planes", "sq8", "sq4"] {
+            let codes = format!("{levels}.codes.arrow");
+            ok(folder.path(), &["index", "--store", store, "--codes", levels, "--out", &codes, "--force"]);
+            for workers in ["1", "2", "7"] {
+                assert_eq!(
+                    search(&["--codes", &codes, "--workers", workers]),
+                    wanted,
+                    "{store} {levels} {workers}"
+                );
+            }
+            // One query goes another way, and `search` without codes a third one.
+            assert_eq!(by_name(&["--codes", &codes]), by_name(&[]), "{store} {levels}");
+        }
+    }
+}
+
+#[test]
+fn codes_of_another_content_are_refused_with_the_command_that_makes_them() {
+    let folder = folder();
+    with_files(folder.path(), 200, 9);
+    ok(folder.path(), &["import", "base.fbin", "--out", "v.arrow"]);
+    ok(folder.path(), &["index", "--store", "v.arrow", "--codes", "planes", "--out", "c.arrow"]);
+    let search = ["search", "--store", "v.arrow", "--codes", "c.arrow", "--query", "7", "--format", "csv"];
+    let before = ok(folder.path(), &search);
+    assert!(before.lines().nth(1).expect("a result").contains(",7,"), "{before}");
+    ok(folder.path(), &["remove", "--store", "v.arrow", "8", "9"]);
+    let said = fails(folder.path(), &search, 3);
+    let command = "boxwork index --store v.arrow --codes planes --out c.arrow --force";
+    assert!(said.contains("has changed since they were made") && said.contains(command), "{said}");
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    ok(folder.path(), &words);
+    let after = ok(folder.path(), &search);
+    let scan = ["search", "--store", "v.arrow", "--query", "7", "--format", "csv"];
+    assert_eq!(after, ok(folder.path(), &scan));
+    let mut damaged = fs::read(folder.path().join("c.arrow")).expect("the codes");
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(folder.path().join("c.arrow"), damaged).expect("a disk");
+    assert!(fails(folder.path(), &search, 3).contains("is damaged"));
+    fs::write(folder.path().join("c.arrow"), "no codes").expect("a disk");
+    assert!(fails(folder.path(), &search, 3).contains(command));
+    let other = ["index", "--store", "v.arrow", "--codes", "planes", "--distance", "l1", "--out", "d.arrow"];
+    assert!(fails(folder.path(), &other, 3).contains("codes exist for vectors by l2"));
+}
+
+/// Real vectors with verified true neighbours, where they lie beside the tree.
+#[test]
+fn the_true_neighbours_of_real_vectors_are_found() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/vectors/bigann10k");
+    if !sample.is_dir() {
+        return;
+    }
+    let folder = folder();
+    let at = |name: &str| sample.join(name).to_str().expect("a path in UTF-8").to_owned();
+    let bare = ["--type", "u8", "--dimensions", "128"];
+    ok(folder.path(), &[&["import", &at("base_10000x128.u8"), "--out", "s.arrow"], &bare[..]].concat());
+    ok(folder.path(), &["index", "--store", "s.arrow", "--codes", "planes", "--out", "s.codes.arrow"]);
+    let (base, queries) = (fs::read(at("base_10000x128.u8")), fs::read(at("query_100x128.u8")));
+    let (base, queries) = (base.expect("the base"), queries.expect("the queries"));
+    let truth = fs::read(at("gt_100x100.i32")).expect("the true ids");
+    let square = |query: usize, id: usize| -> u32 {
+        let (a, b) = (&queries[query * 128..][..128], &base[id * 128..][..128]);
+        a.iter().zip(b).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum()
+    };
+    for codes in [&[][..], &["--codes", "s.codes.arrow"]] {
+        let query_file = at("query_100x128.u8");
+        let call =
+            ["search", "--store", "s.arrow", "--query-file", &query_file, "-k", "100", "--format", "json"];
+        let found = command::json(&ok(folder.path(), &[&call[..], &bare, codes].concat()));
+        for query in 0..100 {
+            let results = found["queries"][query]["results"].as_array().expect("results");
+            assert_eq!(results.len(), 100);
+            for (rank, result) in results.iter().enumerate() {
+                let id = &truth[(query * 100 + rank) * 4..][..4];
+                let id = i32::from_le_bytes([id[0], id[1], id[2], id[3]]) as usize;
+                let distance = result["distance"].as_f64().expect("a number");
+                assert_eq!(distance, f64::from(square(query, id)).sqrt(), "query {query}, rank {rank}");
+            }
+        }
+    }
+}
+
+#[test]
+fn generated_rows_are_the_same_twice_and_by_parts() {
+    let folder = folder();
+    with_files(folder.path(), 300, 12);
+    let generate = |like: &[&str], rows: &str, first: &str, workers: &str, out: &str| {
+        let call = ["generate", "vectors", "--rows", rows, "--first", first, "--seed", "7", "--out", out];
+        ok(folder.path(), &[&call[..], &["--workers", workers, "--like"], like].concat());
+        ok(folder.path(), &["export", out, "--out", "-"])
+    };
+    for like in [&["base.u8", "--type", "u8", "--dimensions", "12"][..], &["base.fbin"], &["deep"]] {
+        let all = generate(like, "9000", "0", "1", "all.arrow");
+        assert_eq!(generate(like, "9000", "0", "3", "again.arrow"), all);
+        let files =
+            ["all.arrow", "again.arrow"].map(|name| fs::read(folder.path().join(name)).expect("a store"));
+        assert!(files[0] == files[1], "the files are equal to the byte");
+        let halves =
+            [generate(like, "5000", "0", "2", "a.arrow"), generate(like, "4000", "5000", "2", "b.arrow")];
+        assert_eq!(halves.concat(), all);
+        for name in ["all", "again", "a", "b"] {
+            fs::remove_file(folder.path().join(format!("{name}.arrow"))).expect("a disk");
+        }
+    }
+    let few = [
+        "generate",
+        "vectors",
+        "--like",
+        "base.u8",
+        "--type",
+        "u8",
+        "--dimensions",
+        "400",
+        "--rows",
+        "3",
+        "--out",
+        "x",
+    ];
+    assert!(fails(folder.path(), &few, 3).contains("has 9 rows, and a sample has at least 16"));
+}
