@@ -1,4 +1,4 @@
-//! What do lists, codes, k-means and the graph of neighbours cost on one core, and how does Faiss compare?
+//! The cost of lists, codes, k-means and the graph of neighbours on one core, beside Faiss.
 //!
 //! Vectors of `dimensions` numbers around random places; the same centroids, codebooks and queries on both sides. Each line has
 //! the seconds of processor time of both sides, in turns, the median of `turns`, their ratio (Faiss by ours: above 1 ours is

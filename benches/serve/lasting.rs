@@ -14,7 +14,7 @@ use super::world::World;
 const MORE_MB: f64 = 16.0;
 const CLIENTS: usize = 4;
 
-/// What the process holds.
+/// The memory, threads and descriptors of the process.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     megabytes: f64,
@@ -34,7 +34,7 @@ fn held() -> Held {
     }
 }
 
-/// What the process holds once the server has let go of connections that have ended.
+/// The memory, threads and descriptors once the server has let go of connections that have ended.
 fn settled(before: Held) -> Held {
     for _ in 0..2000 {
         let now = held();

@@ -36,7 +36,7 @@ pub const ROWS_A_CLUSTER_MIN: usize = 39;
 /// More rows a cluster improve centroids little.
 pub const ROWS_A_CLUSTER_MAX: usize = 256;
 
-/// What to compute.
+/// The settings of a clustering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The most rounds; fewer if no row changes its cluster.

@@ -123,13 +123,13 @@ impl FromStr for NumberType {
 /// A vector of any type of number, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum VectorRef<'a> {
-    /// Of [`NumberType::F32`].
+    /// Numbers of [`NumberType::F32`].
     F32(&'a [f32]),
-    /// Of [`NumberType::F16`].
+    /// Numbers of [`NumberType::F16`].
     F16(&'a [f16]),
-    /// Of [`NumberType::U8`].
+    /// Numbers of [`NumberType::U8`].
     U8(&'a [u8]),
-    /// Of [`NumberType::I8`].
+    /// Numbers of [`NumberType::I8`].
     I8(&'a [i8]),
 }
 

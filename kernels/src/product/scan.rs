@@ -113,7 +113,7 @@ fn within(
     within_portable(codes, tables, bytes, limit, found);
 }
 
-/// The same in plain loops.
+/// The scan in plain loops.
 pub(super) fn within_portable(
     codes: Codes<'_>,
     tables: &[u8],

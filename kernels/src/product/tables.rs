@@ -3,7 +3,7 @@
 use super::Codebook;
 use crate::lanes::{Lanes, Work, load_two};
 
-/// What the tables hold.
+/// The content of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Terms {
     /// Squared distances.

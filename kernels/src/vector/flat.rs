@@ -173,7 +173,7 @@ fn as_f32<'a, N: Number>(numbers: &'a [N], wide: &'a mut Vec<f32>) -> &'a [f32] 
     wide
 }
 
-/// Where results of a panel go.
+/// The place of a panel's results.
 struct Sink<'a> {
     first: u32,
     skips: Option<&'a dyn Fn(u32) -> bool>,

@@ -182,7 +182,7 @@ impl Rows {
     }
 }
 
-/// Where sums go. `limits` has a number for each lane of the panel; those without a query are negative infinity.
+/// The place of the sums. `limits` has a number for each lane of the panel; those without a query are negative infinity.
 pub(super) trait Sink {
     fn take(&mut self, query: usize, row: usize, sum: i32, limits: &mut [f32]);
 }
