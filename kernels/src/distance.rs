@@ -5,7 +5,7 @@
 //! its largest error against real arithmetic ([`Slack`]), because the proofs of an index hold for real numbers.
 //!
 //! Invariants: the distance of two objects has the same bits on every machine and in either order; objects that have passed
-//! [`Distance::check`] have finite distances that are not negative.
+//! [`Distance::check`] have finite distances, which are not negative unless the distance says so ([`Properties::signed`]).
 //!
 //! Modules in reading order: `slack`, then one distance each, then `tests`, which checks what each distance declares.
 //!
@@ -74,7 +74,8 @@ pub trait Distance: Send + Sync {
     fn reference(&self, a: Self::Object<'_>, b: Self::Object<'_>) -> f64;
 }
 
-/// The inequalities that a distance obeys. All distances here are symmetric, and 0 from an object to itself.
+/// The inequalities that a distance obeys. All distances here are symmetric, and 0 from an object to itself unless they are
+/// [`signed`](Properties::signed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// The name of the distance in messages.
@@ -91,6 +92,8 @@ pub struct Properties {
     pub hilbert: bool,
     /// The square root of the distance is a Hilbert distance.
     pub negative_type: bool,
+    /// Distances may be negative. Such a distance obeys no inequality and has no root.
+    pub signed: bool,
 }
 
 impl Properties {
@@ -105,7 +108,13 @@ impl Properties {
             four_point: no,
             hilbert: no,
             negative_type: no,
+            signed: no,
         }
+    }
+
+    /// The properties of a distance that obeys no inequality.
+    pub const fn none(name: &'static str) -> Self {
+        Self { metric: false, ..Self::metric(name) }
     }
 
     /// The properties of a Hilbert distance, which obeys all of them.
@@ -118,7 +127,18 @@ impl Properties {
             four_point: true,
             hilbert: true,
             negative_type: true,
+            signed: false,
         }
+    }
+
+    /// Checks that an index of pivots or of balls may exclude objects, whatever its bound: all of them rest on the triangle
+    /// inequality.
+    ///
+    /// # Errors
+    /// The inequality that the distance does not obey, and whether its root does.
+    pub fn allow_index(&self) -> Result<(), NoIndex> {
+        let (distance, is_root, has_root) = (self.name, self.is_root, self.negative_type);
+        if self.metric { Ok(()) } else { Err(NoIndex { distance, is_root, has_root }) }
     }
 
     /// Checks that a bound may be used: `Ok` if it cannot lose answers.
@@ -204,6 +224,30 @@ impl fmt::Display for Unsound {
             Some(instead) => write!(f, "{instead}"),
             None => f.write_str("no bound"),
         }
+    }
+}
+
+/// A distance for which an index of pivots or of balls could lose answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub struct NoIndex {
+    /// The distance.
+    pub distance: &'static str,
+    /// Whether its square root was meant.
+    pub is_root: bool,
+    /// Whether its square root is a metric.
+    pub has_root: bool,
+}
+
+impl fmt::Display for NoIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { distance, is_root, has_root } = self;
+        let root = if *is_root { "the root of " } else { "" };
+        write!(
+            f,
+            "{root}{distance} does not obey the triangle inequality, d(a, c) <= d(a, b) + d(b, c), so an index of pivots or \
+             balls could lose results"
+        )?;
+        if *has_root { f.write_str(": take its root, which obeys it (`root: true`)") } else { Ok(()) }
     }
 }
 

@@ -137,6 +137,9 @@ pub fn queries(_: &Arguments) -> Descriptor {
     ])
 }
 
+/// The lower bound of a distance of which nothing is known; some distances may be negative.
+pub(crate) const NO_BOUND: f64 = f64::NEG_INFINITY;
+
 /// An object whose distance to a query may matter.
 pub fn candidates(_: &Arguments) -> Descriptor {
     Descriptor::new([

@@ -48,7 +48,7 @@ use std::time::Duration;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
 use boxwork_stores::any_kind;
-use boxwork_stores::spaces::DISTANCE_NAMES_OR_AUTO;
+use boxwork_stores::spaces::{DISTANCE_NAMES_OR_AUTO, DistanceOptions};
 use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
@@ -229,6 +229,13 @@ struct Space {
 }
 
 impl Space {
+    /// Whether distances may be negative.
+    fn is_signed(&self) -> bool {
+        let named = self.distance.as_deref().map(DistanceOptions::named);
+        let properties = named.and_then(|options| options.properties().ok().flatten());
+        properties.is_some_and(|properties| properties.signed)
+    }
+
     /// Adds the given values; the pipelines have the defaults.
     fn give(&self, values: &mut BTreeMap<String, Value>) {
         let text = |text: &String| Value::Text(text.clone());

@@ -158,7 +158,8 @@ pub(crate) struct Summary {
 impl Summary {
     /// Whether the pipeline has run to its end, perhaps with problems.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.exit, Exit::Ok | Exit::Problems)
+        // A pipeline that is refused has problems too, and none of its items has one.
+        self.exit == Exit::Ok || self.exit == Exit::Problems && self.skipped > 0
     }
 }
 

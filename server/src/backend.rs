@@ -304,6 +304,11 @@ pub trait Snapshot: fmt::Debug + Send + Sync + 'static {
     /// Says why it has no distances.
     fn check(&self, picture: &Picture) -> Result<(), String>;
 
+    /// The least range that a search may have: 0, unless distances may be negative.
+    fn range_min(&self) -> f64 {
+        0.0
+    }
+
     /// The nearest objects, the nearest first.
     fn search(self: Arc<Self>, search: Search) -> Answer<Vec<Found>>;
 

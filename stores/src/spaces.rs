@@ -21,6 +21,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use boxwork_kernels::distance::Properties;
+use boxwork_kernels::vector::VectorMeasure;
 
 use crate::space::{Space, SpaceError};
 use crate::store::Store;
@@ -41,6 +42,8 @@ distances! {
     distances::lp::L2,
     distances::lp::LINF,
     distances::lp::LP,
+    distances::inner_product::IP,
+    distances::inner_product::COSINE,
     distances::canberra::CANBERRA,
     distances::levenshtein::LEVENSHTEIN,
     distances::jaccard::JACCARD,
@@ -103,6 +106,22 @@ pub fn named(name: &str) -> Result<&'static dyn Distance, String> {
     found.copied().ok_or_else(|| {
         let names: Vec<&str> = DISTANCES.iter().map(|distance| distance.name()).collect();
         format!("there is no distance `{name}`; there are {}", names.join(", "))
+    })
+}
+
+/// Whether an index of pivots or of balls may exclude objects by a distance with these properties.
+///
+/// # Errors
+/// The inequality that the distance does not obey, and what to take in place of such an index.
+pub fn allow_index(properties: &Properties) -> Result<(), String> {
+    properties.allow_index().map_err(|error| {
+        let has_codes = VectorMeasure::named(error.distance).filter(|_| !error.is_root);
+        let codes = has_codes.map_or_else(String::new, |measure| {
+            let or = if error.has_root { ", or" } else { ":" };
+            let measure = measure.name();
+            format!("{or} search with codes, which are exact (`boxwork index --codes planes --distance {measure}`)")
+        });
+        format!("{error}{codes}")
     })
 }
 

@@ -14,15 +14,18 @@ impl Properties {
     /// The properties of the square root of a distance with these properties.
     #[must_use]
     pub fn rooted(self) -> Self {
+        // A Hilbert distance obeys all inequalities, whatever its square does.
+        let metric = self.metric || self.negative_type;
         Self {
             name: self.name,
             is_root: true,
-            metric: self.metric,
-            ptolemaic: self.metric,
-            four_point: self.metric,
+            metric,
+            ptolemaic: metric,
+            four_point: metric,
             hilbert: self.negative_type,
             // The root of a Hilbert distance is a Hilbert distance (I. J. Schoenberg, 1938).
             negative_type: self.negative_type,
+            signed: self.signed,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The three distances of this family, in f64, in one fixed order of summation.
 
-use crate::distance::Lp;
+use crate::distance::{Lp, Properties};
 use crate::numbers::{Number, VectorRef};
 use crate::with_numbers;
 
@@ -33,25 +33,44 @@ impl VectorMeasure {
         [Self::L2, Self::InnerProduct, Self::Cosine].into_iter().find(|measure| measure.name() == name)
     }
 
+    /// The inequalities that the distance obeys.
+    pub const fn properties(self) -> Properties {
+        let none = Properties::none(self.name());
+        match self {
+            Self::L2 => Properties::hilbert(self.name()),
+            Self::InnerProduct => Properties { signed: true, ..none },
+            // Half the squared Euclidean distance of unit vectors. A vector of zeros is as one that is orthogonal to all.
+            Self::Cosine => Properties { negative_type: true, ..none },
+        }
+    }
+
     /// The distance of two vectors, with the same bits in either order and on every machine.
     ///
     /// # Panics
     /// If the vectors have different dimensions.
     pub fn between<A: Number, B: Number>(self, a: &[A], b: &[B]) -> f64 {
         match self {
+            Self::Cosine => self.with_square(a, inner_product(a, a), b),
+            _ => self.with_square(a, 0.0, b),
+        }
+    }
+
+    /// As [`VectorMeasure::between`], if the inner product of `a` with itself is known; only the cosine uses it.
+    ///
+    /// # Panics
+    /// As [`VectorMeasure::between`].
+    pub fn with_square<A: Number, B: Number>(self, a: &[A], square: f64, b: &[B]) -> f64 {
+        match self {
             Self::L2 => Lp::L2.between(a, b),
             // Not -0 for orthogonal vectors.
             Self::InnerProduct => 0.0 - inner_product(a, b),
             Self::Cosine => {
-                let (product, norms) = (inner_product(a, b), inner_product(a, a) * inner_product(b, b));
-                if norms > 0.0 && norms.is_finite() {
+                let (product, norms) = (inner_product(a, b), square * inner_product(b, b));
+                if norms > 0.0 {
                     return (1.0 - product / norms.sqrt()).clamp(0.0, 2.0);
                 }
-                match (is_zero(a), is_zero(b)) {
-                    (true, true) => 0.0,
-                    (true, false) | (false, true) => 1.0,
-                    (false, false) => scaled_cosine(a, b),
-                }
+                // Squared norms of f32 lie between 2^-298 and 2^272: a product that vanishes has a factor that is 0.
+                if is_zero(a) && is_zero(b) { 0.0 } else { 1.0 }
             }
         }
     }
@@ -94,13 +113,6 @@ pub fn inner_product<A: Number, B: Number>(a: &[A], b: &[B]) -> f64 {
 
 fn is_zero<N: Number>(numbers: &[N]) -> bool {
     numbers.iter().all(|number| number.widened() == 0.0)
-}
-
-/// The cosine distance of vectors whose norms' product leaves the range of f64.
-fn scaled_cosine<A: Number, B: Number>(a: &[A], b: &[B]) -> f64 {
-    // Norms of f32 are between 1e-45 and 1e41, so each root is normal.
-    let root = inner_product(a, a).sqrt() * inner_product(b, b).sqrt();
-    (1.0 - inner_product(a, b) / root).clamp(0.0, 2.0)
 }
 
 #[cfg(test)]

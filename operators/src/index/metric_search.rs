@@ -71,7 +71,7 @@ pub(crate) fn share<I: MetricIndex + 'static>(
     bind: &Bind<'_>,
     build: impl FnOnce(&IndexedObjects<'_>, &dyn Space) -> Result<I, MetricIndexError>,
 ) -> Result<Resource, BoxError> {
-    let space = resources::space(bind)?;
+    let space = resources::index_space(bind)?;
     let store = space.store();
     let count = usize::try_from(store.objects_count())?;
     let is_cancelled = || bind.cancellation().is_cancelled();
@@ -87,11 +87,12 @@ pub(crate) fn share<I: MetricIndex + 'static>(
     Ok(Arc::new(Shared { space: Arc::clone(&space), index: Box::new(index) }))
 }
 
-/// Refuses a search without limits.
+/// Refuses a search without limits, and a distance by which the index could lose answers.
 pub(crate) fn check(
     arguments: &Arguments,
-    _resources: &dyn Fn(&str) -> Option<Arguments>,
+    resources: &dyn Fn(&str) -> Option<Arguments>,
 ) -> Result<(), String> {
+    resources::check_index(arguments, resources)?;
     match arguments.get("k").or(arguments.get("range")) {
         Some(_) => Ok(()),
         None => Err("neither `k` nor `range` is given: every object would be in the answer".to_owned()),

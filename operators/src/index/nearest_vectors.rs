@@ -21,9 +21,9 @@ use boxwork_stores::space::Space;
 use boxwork_stores::store_error::StoreError;
 use boxwork_stores::vector_codes::{self, vectors_of};
 
-use super::metric_search::{INPUTS, OUTPUTS, RANGE};
+use super::metric_search::{INPUTS, OUTPUTS};
 use crate::columns::distances_envelope;
-use crate::resources::{self, SPACE};
+use crate::resources::{self, SPACE, check_range, get_range, range_parameter};
 use crate::search::queries::{K, Queries, Query};
 
 /// Rows of a piece of work: a multiple of a group of codes.
@@ -51,7 +51,7 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
         K,
-        RANGE,
+        range_parameter(Default::Absent, "only objects at most this far"),
         Parameter::new(
             "codes",
             ParameterType::Path,
@@ -61,6 +61,7 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     ],
     inputs: INPUTS,
     outputs: OUTPUTS,
+    check: Some(check_range),
     example: "nearest: {kind: nearest_vectors, space: space, codes: base.codes.arrow, k: 10}",
     share: Some(|bind| {
         let space = resources::space(bind)?;
@@ -84,10 +85,11 @@ struct Shared {
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let shared: Arc<Shared> = bind.shared();
     Ok(Box::new(NearestVectors {
-        shared: bind.shared(),
+        range: get_range(bind, &*shared.space)?.unwrap_or(f64::INFINITY),
+        shared,
         k: bind.count("k"),
-        range: bind.get_number("range").unwrap_or(f64::INFINITY),
         slots: bind.slots() as u64,
         search: None,
         rows: Vec::new(),

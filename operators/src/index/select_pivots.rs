@@ -77,6 +77,7 @@ pub static SELECT_PIVOTS: OperatorSpec = OperatorSpec {
     ],
     outputs: &[QUERIES, PIVOTS],
     example: "pivots: {kind: select_pivots, space: space, count: 32, select: maxmin}",
+    check: Some(resources::check_index),
     ..OperatorSpec::new("select_pivots", "Chooses the pivots of an index.", Kind::Stateful, make)
 };
 
@@ -88,7 +89,7 @@ enum Select {
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let space = resources::space(bind)?;
+    let space = resources::index_space(bind)?;
     let count = bind.count("count");
     let objects = space.store().objects_count();
     if count as u64 > objects {

@@ -48,11 +48,12 @@ pub static WRITE_PIVOTS: OperatorSpec = OperatorSpec {
     ],
     inputs: &[DISTANCES, PIVOTS],
     example: "table: {kind: write_pivots, space: space, out: photos.pivots.arrow}",
+    check: Some(resources::check_index),
     ..OperatorSpec::new("write_pivots", "Writes the index of a store to a file.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let (space, out) = (resources::space(bind)?, bind.path("out"));
+    let (space, out) = (resources::index_space(bind)?, bind.path("out"));
     Ok(Box::new(WritePivots { space, out, pivots: 0, writer: None, first: 0, table: Vec::new(), filled: 0 }))
 }
 

@@ -44,8 +44,8 @@ const DISTANCES: In =
 /// An object's class is the folder that its name ends in. Every object is a query.
 ///
 /// The intrinsic dimensionality is that of the distances as they come, in `f64`. If they are not exact, the box adds up
-/// their errors and gives a bound on the difference to the intrinsic dimensionality of the exact ones. The rankings compare
-/// the distances as `f32`.
+/// their errors and gives a bound on the difference to the intrinsic dimensionality of the exact ones. Distances that may be
+/// negative have none. The rankings compare the distances as `f32`.
 ///
 /// # Inputs
 /// `distances`: the distances of the pairs that `class_pairs` gives, by `pair_distances`. Envelopes may overtake each other.
@@ -87,6 +87,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = bind.get_resource::<SharedSpace>("space")?;
     Ok(Box::new(Evaluate {
         store: resources::store(bind)?,
+        is_signed: space.as_ref().is_some_and(|space| space.0.properties().signed),
         distance: space.map(|space| spaces::in_words(&*space.0)),
         mates_max: MATES_MAX,
         writer: bind.shared(),
@@ -101,6 +102,8 @@ struct Evaluate {
     store: Arc<dyn Store>,
     /// The distance in words, if the space is given.
     distance: Option<String>,
+    /// Whether distances may be negative.
+    is_signed: bool,
     mates_max: u64,
     writer: Arc<OrderedWriter>,
     /// Takes the rows, if the request's caller wants them.
@@ -176,7 +179,7 @@ impl Operator for Evaluate {
                 break;
             }
         }
-        let (report, cancelled) = (ranking.report(), cx.cancelled());
+        let (report, cancelled) = (ranking.report(self.is_signed), cx.cancelled());
         let (distance, is_json) = (self.distance.as_deref(), self.is_json);
         if let Some(output) = &mut self.output {
             let rows = report.rows(distance)?;
@@ -368,7 +371,7 @@ impl Ranking {
         ))
     }
 
-    fn report(&self) -> Report<'_> {
+    fn report(&self, is_signed: bool) -> Report<'_> {
         let class = |number: usize| {
             let positions = self.blocks.of_class(number);
             let queries = if positions.len() > 1 { positions.clone() } else { 0..0 };
@@ -383,7 +386,7 @@ impl Ranking {
         Report {
             classes: (0..self.blocks.names().len()).map(class).collect(),
             objects: self.blocks.objects() as usize,
-            idim: self.moments.intrinsic_dimensionality(),
+            idim: if is_signed { None } else { self.moments.intrinsic_dimensionality() },
         }
     }
 }

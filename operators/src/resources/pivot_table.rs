@@ -46,7 +46,7 @@ pub(crate) static PIVOT_TABLE: ResourceSpec = ResourceSpec {
 };
 
 fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    let space = super::space(bind)?;
+    let space = super::index_space(bind)?;
     let table = match bind.get_text("path") {
         Some(path) => PivotTable::open(Path::new(path), space)?,
         None => {

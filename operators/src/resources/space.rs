@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use boxwork_kernels::distance::Properties;
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
-use boxwork_stores::space::SharedSpace;
+use boxwork_stores::space::{SharedSpace, Space};
 use boxwork_stores::spaces::{self, DISTANCE_NAMES_OR_AUTO, DistanceOptions};
 
 const OBJECTS: Parameter = super::store_parameter("the objects");
@@ -112,6 +113,67 @@ pub fn options(arguments: &Arguments, distance: Option<&str>) -> DistanceOptions
         similarity: text("similarity").unwrap_or(usual.similarity),
         ground: text("ground").unwrap_or(usual.ground),
         alpha: number("alpha"),
+    }
+}
+
+/// The properties of the space that a box or a resource names, as far as they are known with no file opened.
+fn properties_of(
+    arguments: &Arguments,
+    resources: &dyn Fn(&str) -> Option<Arguments>,
+) -> Option<(DistanceOptions, Properties)> {
+    let Some(Value::Text(space)) = arguments.get("space") else { return None };
+    let options = options(&resources(space)?, None);
+    // An unsound space has its own fault, and a request may still give the distance.
+    let properties = options.properties().ok().flatten()?;
+    Some((options, properties))
+}
+
+/// Checks that an index of pivots or of balls is sound for the space that a box or a resource names.
+pub(crate) fn check_index(
+    arguments: &Arguments,
+    resources: &dyn Fn(&str) -> Option<Arguments>,
+) -> Result<(), String> {
+    properties_of(arguments, resources).map_or(Ok(()), |(_, properties)| spaces::allow_index(&properties))
+}
+
+/// The space that an index of pivots or of balls is made for.
+pub(crate) fn index_space(bind: &Bind<'_>) -> Result<Arc<dyn Space>, BoxError> {
+    let space = super::space(bind)?;
+    // A request may give another distance than the plan's, which was checked.
+    spaces::allow_index(&space.properties()).map_err(BoxError::new)?;
+    Ok(space)
+}
+
+/// The parameter `range` of boxes that take any distance.
+pub(crate) const fn range_parameter(default: Default, about: &'static str) -> Parameter {
+    Parameter::new("range", ParameterType::number(), default, about)
+}
+
+/// Checks that a range below 0 is one of a distance that may be negative.
+pub(crate) fn check_range(
+    arguments: &Arguments,
+    resources: &dyn Fn(&str) -> Option<Arguments>,
+) -> Result<(), String> {
+    let Some(Value::Number(range)) = arguments.get("range") else { return Ok(()) };
+    let Some((options, properties)) = properties_of(arguments, resources) else { return Ok(()) };
+    allow_range(*range, &options.text(), &properties)
+}
+
+/// The parameter `range` of a box over a space, if it is given.
+pub(crate) fn get_range(bind: &Bind<'_>, space: &dyn Space) -> Result<Option<f64>, BoxError> {
+    let range = bind.get_number("range");
+    range
+        .map_or(Ok(()), |range| allow_range(range, &space.measure(), &space.properties()))
+        .map_err(BoxError::new)?;
+    Ok(range)
+}
+
+fn allow_range(range: f64, measure: &str, properties: &Properties) -> Result<(), String> {
+    match range < 0.0 && !properties.signed {
+        true => {
+            Err(format!("the range is {range}, and {measure} is never below 0: give a range of at least 0"))
+        }
+        false => Ok(()),
     }
 }
 

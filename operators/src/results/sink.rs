@@ -115,7 +115,7 @@ pub(crate) const K: Parameter = Parameter::new(
 .unit("objects");
 pub(crate) const RANGE: Parameter = Parameter::new(
     "range",
-    ParameterType::number_from(0.0),
+    ParameterType::number(),
     Default::Absent,
     "the range of the search; `html` shows it",
 );

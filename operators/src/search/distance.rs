@@ -31,7 +31,7 @@ use self::select::Criteria;
 use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
-use crate::resources::{self, SPACE, device_parameter};
+use crate::resources::{self, SPACE, check_range, device_parameter, get_range, range_parameter};
 use crate::search::queries::Queries;
 
 /// From this many objects of a store on, devices are worthwhile; fewer take one core a few milliseconds.
@@ -91,9 +91,7 @@ const TABLE: OperatorSpec = OperatorSpec {
             "`k` of the `top_k` behind this box: objects that cannot be in its answer may be dropped",
         )
         .unit("objects"),
-        Parameter::new(
-            "range",
-            ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
+        range_parameter(
             Default::Absent,
             "`range` of the `filter_range` behind this box: objects beyond it may be dropped",
         ),
@@ -102,6 +100,7 @@ const TABLE: OperatorSpec = OperatorSpec {
     outputs: &[DISTANCES],
     example: "distance: {kind: distance, space: space, copies: auto}",
     code_path: Some(code_path),
+    check: Some(check_range),
     ..OperatorSpec::new("distance", "Computes distances of candidates from queries.", Kind::Stateless, make)
 };
 
@@ -114,7 +113,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let picked = bind.pick_devices("device", Some(space.store().ids_count()), DEVICE_OBJECTS_MIN);
     let criteria = Criteria {
         k: bind.get_integer("k").and_then(|k| usize::try_from(k).ok()),
-        range: bind.get_number("range"),
+        range: get_range(bind, &*space)?,
         objects_min: None,
     };
     Ok(Box::new(stage(space, picked?, criteria)))

@@ -8,10 +8,10 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::parameter::Default;
 
 use crate::columns::{self, distances_envelope};
-use crate::resources::{self, SPACE};
+use crate::resources::{self, SPACE, check_range, get_range, range_parameter};
 use crate::search::queries::Queries;
 use boxwork_stores::space::Space;
 
@@ -35,23 +35,19 @@ const DISTANCES_OUT: Out =
 /// # Parameters
 /// `range`: the largest distance that passes. `space`: the space of the distances.
 pub static FILTER_RANGE: OperatorSpec = OperatorSpec {
-    parameters: &[
-        Parameter::new(
-            "range",
-            ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
-            Default::Required,
-            "the largest distance that passes",
-        ),
-        SPACE,
-    ],
+    parameters: &[range_parameter(Default::Required, "the largest distance that passes"), SPACE],
     inputs: &[DISTANCES_IN, QUERY],
     outputs: &[DISTANCES_OUT],
+    check: Some(check_range),
     example: "near: {kind: filter_range, range: 0.3, space: space}",
     ..OperatorSpec::new("filter_range", "Keeps the objects within a range.", Kind::Stateless, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(FilterRange { range: bind.number("range"), space: resources::space(bind)?, queries: None }))
+    let space = resources::space(bind)?;
+    // It is a required parameter.
+    let range = get_range(bind, &*space)?.unwrap_or(f64::INFINITY);
+    Ok(Box::new(FilterRange { range, space, queries: None }))
 }
 
 struct FilterRange {

@@ -28,7 +28,7 @@ use self::on_device::{OnDevice, SIZES, STAGE_SIZES, Sizes};
 use crate::columns;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
-use crate::resources::{self, space::options};
+use crate::resources::{self, check_index, space::options};
 use crate::search::cost_model::{OnDevices, Remembered, Search};
 use crate::search::distance;
 use crate::search::queries::Queries;
@@ -167,14 +167,16 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     }))
 }
 
-/// Whether the bound is sound for the distance of the space of the index.
+/// Whether an index, and the bound, are sound for the distance of the space of the index.
 fn check(arguments: &Arguments, resources: &dyn Fn(&str) -> Option<Arguments>) -> Result<(), String> {
     let named = |arguments: &Arguments, name: &str| match arguments.get(name) {
         Some(Value::Text(text)) => Some(text.clone()),
         _ => None,
     };
     let bound = named(arguments, "bound").and_then(|bound| bound.parse::<Bound>().ok());
-    let space = named(arguments, "pivots").and_then(|pivots| named(&resources(&pivots)?, "space"));
+    let table = named(arguments, "pivots").and_then(|pivots| resources(&pivots));
+    table.as_ref().map_or(Ok(()), |table| check_index(table, resources))?;
+    let space = table.and_then(|table| named(&table, "space"));
     let (Some(bound), Some(space)) = (bound, space.and_then(|space| resources(&space))) else {
         return Ok(());
     };

@@ -201,8 +201,8 @@ impl Operator for Prefilter {
                     (self.sends, self.drains) = (true, true);
                     break;
                 };
-                // No bound is below 0: if none is known, no better candidate can come.
-                if self.best_first && envelope.f64s("lower")?.iter().all(|lower| *lower == 0.0) {
+                // Where nothing is known, a bound is 0 or minus infinity: no better candidate can come.
+                if self.best_first && envelope.f64s("lower")?.iter().all(|lower| *lower <= 0.0) {
                     self.pass_on(&envelope)?;
                     self.sends = true;
                     break;

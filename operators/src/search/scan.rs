@@ -40,7 +40,7 @@ const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all objects as range
 /// `queries` (side): the queries.
 ///
 /// # Outputs
-/// `candidates`: every object for every query, with lower bound 0. Each envelope has all queries of its objects, which
+/// `candidates`: every object for every query, with the lower bound minus infinity. Each envelope has all queries of its objects, which
 /// are thus read from memory once. `ranges`: all objects as ranges, if devices compute the distances and this output is
 /// connected; then no candidates leave.
 ///
@@ -241,7 +241,7 @@ fn candidates(
         _ => {
             let repeated = queries.iter().flat_map(|query| ids.clone().map(|_| *query));
             let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(repeated));
-            let bounds: ArrayRef = Arc::new(Float64Array::from(vec![0.0; numbers.len()]));
+            let bounds: ArrayRef = Arc::new(Float64Array::from(vec![columns::NO_BOUND; numbers.len()]));
             *shared = Some((count, Arc::clone(&numbers), Arc::clone(&bounds)));
             (numbers, bounds)
         }
@@ -290,7 +290,7 @@ mod tests {
                 }
                 let rows = rows_next(((objects - found.len() / queries.len()) * queries.len()) as u64, slots);
                 assert!((1..=(rows as usize).max(queries.len())).contains(&envelope.rows()));
-                assert!(envelope.f64s("lower").unwrap().iter().all(|lower| *lower == 0.0));
+                assert!(envelope.f64s("lower").unwrap().iter().all(|lower| *lower == columns::NO_BOUND));
                 let (queries, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
                 found.extend(queries.iter().copied().zip(ids.iter().copied()));
             }

@@ -42,7 +42,7 @@ const CANDIDATES: Out =
 /// `probes`: the lists of each query, from `probe`. `query` (side): the queries.
 ///
 /// # Outputs
-/// `candidates`: by query. Their lower bounds are 0.
+/// `candidates`: by query. Their lower bounds are minus infinity.
 ///
 /// # Parameters
 /// `lists`: the lists. `k`: the objects that a query asks for. `refine`: candidates for each of them, if lists hold codes.
@@ -108,7 +108,7 @@ impl Operator for ScanLists {
             let columns: [(&str, ArrayRef); 3] = [
                 ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
                 ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
-                ("lower", Arc::new(Float64Array::from(vec![0.0; rows.len()]))),
+                ("lower", Arc::new(Float64Array::from(vec![columns::NO_BOUND; rows.len()]))),
             ];
             if cx.push(CANDIDATES, Envelope::from_columns(columns)?)? == Pushed::Closed {
                 break;

@@ -13,10 +13,10 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, HintOut, In, Join, Kind, Operator, OperatorSpec, Out, Pushed,
 };
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::parameter::Default;
 
 use crate::columns::{self, distances_envelope};
-use crate::resources::{self, SPACE};
+use crate::resources::{self, SPACE, check_range, get_range, range_parameter};
 use crate::search::queries::{K, Queries, Query};
 use boxwork_stores::space::Space;
 
@@ -58,28 +58,22 @@ const RANGE: HintOut = HintOut::new(0, "range", Join::Minimum, "a distance that 
 /// `k`: the number of objects. `space`: the space of the distances. `range`: if given, keeps only objects at most this
 /// far.
 pub static TOP_K: OperatorSpec = OperatorSpec {
-    parameters: &[
-        K,
-        SPACE,
-        Parameter::new(
-            "range",
-            ParameterType::Number { minimum: 0.0, maximum: f64::MAX },
-            Default::Absent,
-            "exclude objects farther than this",
-        ),
-    ],
+    parameters: &[K, SPACE, range_parameter(Default::Absent, "exclude objects farther than this")],
     inputs: &[DISTANCES, QUERY],
     outputs: &[NEAREST],
     hints_written: &[RANGE],
+    check: Some(check_range),
     example: "top: {kind: top_k, k: 10, space: space}",
     ..OperatorSpec::new("top_k", "Keeps the k nearest objects of each query.", Kind::Stateful, make)
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
+    let space = resources::space(bind)?;
     Ok(Box::new(TopK {
-        space: resources::space(bind)?,
+        range: get_range(bind, &*space)?.unwrap_or(f64::INFINITY),
+        is_signed: space.properties().signed,
+        space,
         k: bind.count("k"),
-        range: bind.get_number("range").unwrap_or(f64::INFINITY),
         queries: None,
         nearest: Vec::new(),
         ranking: None,
@@ -89,6 +83,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 struct TopK {
     k: usize,
     range: f64,
+    /// Whether distances may be negative.
+    is_signed: bool,
     space: Arc<dyn Space>,
     queries: Option<Queries>,
     /// By the query's place.
@@ -138,7 +134,8 @@ impl Operator for TopK {
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
         if self.ranking.is_none() {
             while let Some(envelope) = cx.take(DISTANCES) {
-                take(&envelope, queries, &mut self.nearest, self.range, &|| cx.is_cancelled())?;
+                let limits = (self.range, self.is_signed);
+                take(&envelope, queries, &mut self.nearest, limits, &|| cx.is_cancelled())?;
                 for (query, nearest) in queries.iter().zip(&mut self.nearest) {
                     if nearest.learn(self.k) {
                         nearest.set_limit(query, self.range);
@@ -163,7 +160,7 @@ fn take(
     envelope: &Envelope,
     queries: &Queries,
     nearest: &mut [Nearest],
-    range: f64,
+    (range, is_signed): (f64, bool),
     interrupt: Interrupt<'_>,
 ) -> Result<(), BoxError> {
     let (numbers, ids, distances) =
@@ -180,7 +177,7 @@ fn take(
         let is_exact = query.prepared.is_exact();
         for row in rows {
             let distance = distances[row];
-            if is_exact && !(distance.is_finite() && distance.is_sign_positive()) {
+            if is_exact && !(distance.is_finite() && (is_signed || distance.is_sign_positive())) {
                 return Err(BoxError::new(format!("the distance of object {} is {distance}", ids[row])));
             }
             if distance <= nearest.limit {

@@ -96,7 +96,7 @@ mod tests {
         check("search", shipped::SEARCH, "alpha", number(-1.0), &["--alpha: -1 is not a number above zero"]);
         check(
             "search",
-            shipped::RANGE,
+            shipped::INDEXED_RANGE,
             "range",
             number(-2.0),
             &["--range: -2 is not a number of at least 0"],

@@ -69,12 +69,12 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     arguments.space.give(&mut values);
-    let exit = run_shipped("index", shipped::INDEX, catalog, &values, &arguments.options).exit;
+    let summary = run_shipped("index", shipped::INDEX, catalog, &values, &arguments.options);
     // A faulty device is a problem, but the index is sound.
-    if matches!(exit, Exit::Ok | Exit::Problems) {
+    if summary.is_done() {
         say(format_args!("wrote {}", arguments.out.display()));
     }
-    exit
+    summary.exit
 }
 
 /// Makes the codes of a store of vectors.

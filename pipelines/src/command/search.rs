@@ -95,6 +95,10 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if let Some(range) = arguments.range.filter(|range| *range < 0.0 && !arguments.space.is_signed()) {
+        say(format_args!("error: --range: {range} is not a number of at least 0"));
+        return Exit::Usage;
+    }
     if arguments.codes.is_some() || arguments.query_file.is_some() {
         return vectors(catalog, arguments);
     }

@@ -31,6 +31,8 @@ pub(super) struct Open {
     pub(super) signatures: Option<Arc<SignatureStore>>,
     pub(super) names: Names,
     pub(super) measure: String,
+    /// Whether distances may be negative.
+    pub(super) is_signed: bool,
     /// Whether rounds bound objects by `exact` distances or by a `sketch`.
     pub(super) mode: &'static str,
     pub(super) family: String,
@@ -231,6 +233,10 @@ impl Snapshot for Open {
 
     fn check(&self, picture: &Picture) -> Result<(), String> {
         objects::array_of(picture, &*self.store).map(drop)
+    }
+
+    fn range_min(&self) -> f64 {
+        if self.is_signed { f64::MIN } else { 0.0 }
     }
 
     fn search(self: Arc<Self>, search: Search) -> Answer<Vec<Found>> {

@@ -329,12 +329,12 @@ fn store_of(prepared: &Prepared) -> Option<Arc<dyn Store>> {
         .next()
 }
 
-/// The distance of a prepared pipeline in words.
-fn measure_of(prepared: &Prepared) -> Option<String> {
+/// The distance of a prepared pipeline in words, and whether it may be negative.
+fn measure_of(prepared: &Prepared) -> Option<(String, bool)> {
     let resources = prepared.plan().resources.iter().filter_map(|resource| prepared.resource(&resource.name));
     resources
         .filter_map(|resource| resource.downcast_ref::<SharedSpace>())
-        .map(|space| spaces::in_words(&*space.0))
+        .map(|space| (spaces::in_words(&*space.0), space.0.properties().signed))
         .next()
 }
 
@@ -384,7 +384,7 @@ fn load_once(
     )?;
     let lacks = || "the pipeline of the search has no store or no space".to_owned();
     let store = store_of(&search.prepared).ok_or_else(lacks)?;
-    let measure = measure_of(&search.prepared).ok_or_else(lacks)?;
+    let (measure, is_signed) = measure_of(&search.prepared).ok_or_else(lacks)?;
     let is_same = |ready: &Ready| {
         store_of(&ready.prepared).is_none_or(|other| other.fingerprint() == store.fingerprint())
     };
@@ -429,6 +429,7 @@ fn load_once(
         signatures,
         names,
         measure,
+        is_signed,
         mode: mode.unwrap_or("exact"),
         family,
         search,

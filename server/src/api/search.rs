@@ -77,7 +77,7 @@ pub async fn search(
 
 fn options(app: &App, snapshot: &Arc<dyn Snapshot>, members: &mut Members) -> Options {
     let k = members.count("k", 1, app.limits().k as u64).unwrap_or(10) as usize;
-    let range = members.number("range", 0.0, f64::MAX);
+    let range = members.number("range", snapshot.range_min(), f64::MAX);
     let class = members.text("class");
     if let Some(class) = class.as_ref().filter(|class| !snapshot.has_class(class)) {
         members.fault("class", format!("the store has no class `{}`", body::cut(class)));

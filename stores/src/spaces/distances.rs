@@ -4,6 +4,7 @@ pub(super) mod canberra;
 pub(super) mod emd;
 pub(super) mod hamming;
 pub(super) mod hausdorff;
+pub(super) mod inner_product;
 pub(super) mod jaccard;
 pub(super) mod levenshtein;
 pub(super) mod lp;

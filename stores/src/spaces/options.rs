@@ -65,6 +65,12 @@ impl DistanceOptions {
             return Ok(None);
         }
         let properties = named(&self.distance)?.properties(self)?;
+        if self.root && properties.signed {
+            let distance = &self.distance;
+            return Err(format!(
+                "{distance} is negative for similar objects, so it has no root: remove `root`"
+            ));
+        }
         Ok(Some(if self.root { properties.rooted() } else { properties }))
     }
 

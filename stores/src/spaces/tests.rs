@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::distance::{Distance as _, Emd, Hausdorff, Jaccard, Levenshtein, Lp, Properties};
 use boxwork_kernels::interrupt::never;
 use boxwork_kernels::sqfd::{SignatureRef, reference};
+use boxwork_kernels::vector::VectorMeasure;
 
 use super::*;
 use crate::any_kind::named as kind_named;
@@ -54,7 +55,8 @@ fn options(distance: &str, ground: &str) -> DistanceOptions {
 /// Compares every way to compute a distance with the definition, for queries that are objects of the store.
 fn check(options: &DistanceOptions, store: &Arc<dyn Store>, definition: &dyn Fn(u64, u64) -> f64) {
     let ids: Vec<u64> = store.among(0..store.ids_count()).step_by(7).collect();
-    for root in [false, true] {
+    let is_signed = options.properties().unwrap().is_some_and(|properties| properties.signed);
+    for root in [false, true].into_iter().filter(|root| !root || !is_signed) {
         let options = DistanceOptions { root, ..options.clone() };
         let space = open(&options, Arc::clone(store)).unwrap();
         assert_eq!(space.measure(), options.text());
@@ -118,6 +120,10 @@ fn columns_say_the_distances_of_the_definition() {
             &vectors,
             &of::<Vectors>(&vectors, |a, b| lp.distance(&a.widened(), &b.widened())),
         );
+    }
+    for measure in [VectorMeasure::InnerProduct, VectorMeasure::Cosine] {
+        let definition = of::<Vectors>(&vectors, |a, b| measure.between(&a.widened(), &b.widened()));
+        check(&options(measure.name(), "l2"), &vectors, &definition);
     }
     let levenshtein = of::<Texts>(&texts, |a, b| Levenshtein.distance(a, b));
     check(&options("levenshtein", "l2"), &texts, &levenshtein);
@@ -222,7 +228,8 @@ fn what_does_not_go_together_is_refused_with_the_reason() {
     refused(DistanceOptions { p: Some(0.5), ..options("lp", "l2") }, &["p is 0.5"]);
     refused(options("emd", "l2_squared"), &["emd over l2_squared is no metric", "l1, l2 or linf"]);
     refused(options("sqfd", "l1"), &["gaussian", "use l2"]);
-    refused(options("cosine", "l2"), &["no distance `cosine`", "l1, l2, linf, lp, canberra, levenshtein"]);
+    refused(options("cosin", "l2"), &["no distance `cosin`", "l1, l2, linf, lp, ip, cosine, canberra"]);
+    refused(DistanceOptions { root: true, ..options("ip", "l2") }, &["ip is negative", "remove `root`"]);
     for text in
         ["", "auto", "root of auto", "lp", "lp with p 0.5", "emd over l9", "l2 over l2", "l2 at alpha 1"]
     {
@@ -237,6 +244,24 @@ fn what_does_not_go_together_is_refused_with_the_reason() {
     wrong("emd", vectors(folder.path()), &["emd is a distance of signatures", "vectors.jsonl"]);
     wrong("sqfd", sets(folder.path()), &["sqfd is a distance of signatures", "sets.jsonl"]);
     wrong("l2", testing::store(folder.path(), 3), &["l2 is a distance of vectors", "holds signatures"]);
+}
+
+#[test]
+fn an_index_over_a_distance_without_the_triangle_inequality_is_refused_with_a_way_out() {
+    let allowed = |distance: &str, root: bool| {
+        let options = DistanceOptions { root, ..options(distance, "l2") };
+        allow_index(&options.properties().unwrap().unwrap())
+    };
+    for distance in ["l1", "l2", "linf", "lp", "canberra", "levenshtein", "hamming", "emd", "sqfd"] {
+        assert_eq!((allowed(distance, false), allowed(distance, true)), (Ok(()), Ok(())), "{distance}");
+    }
+    assert_eq!(allowed("cosine", true), Ok(()));
+    let (ip, cosine) = (allowed("ip", false).unwrap_err(), allowed("cosine", false).unwrap_err());
+    for (said, name) in [(&ip, "ip"), (&cosine, "cosine")] {
+        let command = format!("boxwork index --codes planes --distance {name}");
+        assert!(said.contains("d(a, c) <= d(a, b) + d(b, c)") && said.contains(&command), "{said}");
+    }
+    assert!(cosine.contains("`root: true`") && !ip.contains("root"), "{cosine} {ip}");
 }
 
 #[test]
@@ -300,6 +325,8 @@ fn every_distance_is_listed_once_with_what_it_is_of() {
             "l2",
             "linf",
             "lp",
+            "ip",
+            "cosine",
             "canberra",
             "levenshtein",
             "jaccard",
@@ -310,6 +337,6 @@ fn every_distance_is_listed_once_with_what_it_is_of() {
         ]
     );
     let of: Vec<&str> = DISTANCES.iter().map(|distance| distance.of()).collect();
-    assert_eq!(of[4..9], ["vectors", "texts", "sets", "codes", "signatures"]);
+    assert_eq!(of[6..11], ["vectors", "texts", "sets", "codes", "signatures"]);
     assert_eq!(options("sqfd", "l2").properties(), Ok(Some(Properties::hilbert("sqfd"))));
 }

@@ -63,6 +63,7 @@ impl Check<'_> {
         let store = self.store(folder.path());
         let operator = Evaluate {
             distance: None,
+            is_signed: false,
             store,
             mates_max: self.mates_max,
             writer: Arc::new(OrderedWriter::new(out.to_str().unwrap())),

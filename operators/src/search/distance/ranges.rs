@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::operator::BoxError;
 
+use crate::columns::NO_BOUND;
 use crate::search::queries::Queries;
 use boxwork_stores::store::Store;
 
@@ -72,7 +73,7 @@ fn candidates(numbers: &[u32], ids: &[u64]) -> Result<Envelope, EnvelopeError> {
     let columns: [(&str, ArrayRef); 3] = [
         ("query", Arc::new(UInt32Array::from_iter_values(of_queries))),
         ("id", Arc::new(UInt64Array::from_iter_values(of_ids))),
-        ("lower", Arc::new(Float64Array::from(vec![0.0; numbers.len() * ids.len()]))),
+        ("lower", Arc::new(Float64Array::from(vec![NO_BOUND; numbers.len() * ids.len()]))),
     ];
     Envelope::from_columns(columns)
 }
