@@ -99,9 +99,6 @@ pub fn centre_of(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Vec<f32>, CodesError> {
     let mut sums = vec![0.0_f64; store.kind().dimensions()];
-    if measure == VectorMeasure::InnerProduct {
-        return Ok(vec![0.0; sums.len()]);
-    }
     for batch in 0..store.batches() {
         if cancelled() {
             return Err(CodesError::Cancelled);
@@ -134,7 +131,7 @@ pub fn words_of(
     encoder: &Encoder,
     ids: std::ops::Range<u64>,
 ) -> Result<Vec<u32>, CodesError> {
-    let per_row = encoder.levels().words(encoder.centre().len());
+    let per_row = encoder.words();
     let mut words = Vec::with_capacity(per_row * (ids.end - ids.start) as usize);
     store.read::<_, StoreError>(|objects| {
         for id in ids {
@@ -175,7 +172,7 @@ impl CodesWriter {
             (CREATOR_KEY, CREATOR.to_owned()),
         ];
         let metadata = Metadata::from_iter(head.map(|(key, value)| (key.to_owned(), value)));
-        let schema = schema(encoder.levels(), encoder.centre().len()).with_metadata(metadata);
+        let schema = schema(&encoder).with_metadata(metadata);
         let of = |error| of(error, &*store, path, &encoder);
         let file = PackedWriter::create(path, path, &schema).map_err(of)?;
         Ok(Self { file, store, encoder })
@@ -186,7 +183,7 @@ impl CodesWriter {
     /// # Errors
     /// When the file cannot be written.
     pub fn push(&mut self, words: &[u32]) -> Result<(), CodesError> {
-        let per_row = self.encoder.levels().words(self.encoder.centre().len());
+        let per_row = self.encoder.words();
         let column = |place: usize| -> ArrayRef {
             Arc::new(UInt32Array::from_iter_values(words.iter().skip(place).step_by(per_row).copied()))
         };
@@ -243,13 +240,12 @@ pub fn open(path: &Path, space: &dyn Space) -> Result<Codes, CodesError> {
     let centre: Option<Vec<f32>> = digits.iter().map(number).collect();
     let centre = centre.filter(|centre| rest.is_empty() && centre.len() == dimensions);
     let centre = centre.ok_or_else(|| refused("is damaged: its centre does not fit the store".to_owned()))?;
-    if *file.fields() != *schema(levels, dimensions).fields()
-        || file.rows(ROWS).map_err(of)? != store.ids_count()
-    {
+    let encoder = Encoder::new(measure, levels, centre);
+    if *file.fields() != *schema(&encoder).fields() || file.rows(ROWS).map_err(of)? != store.ids_count() {
         return Err(refused("is damaged: its columns do not fit the store".to_owned()));
     }
-    let words = levels.words(dimensions);
-    let mut codes = Codes::new(Encoder::new(measure, levels, centre), store.ids_count() as usize);
+    let words = encoder.words();
+    let mut codes = Codes::new(encoder, store.ids_count() as usize);
     file.each_batch(ROWS, &mut |batch| {
         let columns = batch.columns(words, size_of::<u32>())?;
         let columns: Vec<&[[u8; 4]]> = columns.iter().map(|column| column.as_chunks::<4>().0).collect();
@@ -262,9 +258,9 @@ pub fn open(path: &Path, space: &dyn Space) -> Result<Codes, CodesError> {
     Ok(codes)
 }
 
-fn schema(levels: Levels, dimensions: usize) -> Schema {
+fn schema(encoder: &Encoder) -> Schema {
     let field = |place: usize| Field::new(format!("w{place}"), DataType::UInt32, false);
-    Schema::new((0..levels.words(dimensions)).map(field).collect::<Vec<_>>())
+    Schema::new((0..encoder.words()).map(field).collect::<Vec<_>>())
 }
 
 /// The command that makes the codes.

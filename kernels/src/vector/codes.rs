@@ -9,10 +9,15 @@
 //!
 //! so three numbers of a row, `1/|c|`, `a` and `h = |r|`, bound its distance from below and above: the simplex bound of two
 //! pivots, the centre and the code itself. A query is a vector of bytes, so that `<q, c>` is a whole number; its distance
-//! from the true query widens both bounds. Inner products lie within `b a - |s| h` and `b a + |s| h`, around the origin.
+//! from the true query widens both bounds.
+//!
+//! The inner product of a row and a query, both less the centre `m`, lies within `b a - |s| h` and `b a + |s| h`, and
+//! `<q, x> = <q - m, x - m> + <q, m> + <x - m, m>`. A row keeps the last product, its shift. The cosine is half the squared
+//! distance of normalised vectors.
 //!
 //! Invariant: the f64 distance lies within the bounds, for every row and query. The numbers of a row are f32, `h` rounded up,
-//! and `SLACK` of the squared norms covers all roundings. Numbers that are not finite bound nothing.
+//! and `SLACK` of the squared norms and of the shift covers all roundings but those of inner products in f64, which are
+//! relative to the norms with the centre. Numbers that are not finite bound nothing.
 
 mod query;
 mod nearest;
@@ -83,10 +88,11 @@ impl Levels {
         }
     }
 
-    /// Words of a row of this many numbers, those of its triples included.
-    pub const fn words(self, dimensions: usize) -> usize {
+    /// Words of a row of this many numbers: its planes, its triples, and its shift if the measure has one.
+    pub const fn words(self, measure: VectorMeasure, dimensions: usize) -> usize {
         let (planes, triples) = self.counts();
-        planes * dimensions.div_ceil(NUMBERS_PER_WORD) + 3 * triples
+        let shifts = has_shift(measure) as usize;
+        planes * dimensions.div_ceil(NUMBERS_PER_WORD) + 3 * triples + shifts
     }
 }
 
@@ -97,6 +103,11 @@ impl FromStr for Levels {
         let found = [Self::Sq4, Self::Sq8, Self::Planes].into_iter().find(|levels| levels.name() == name);
         found.ok_or_else(|| format!("there are no codes `{name}`; there are {}", Self::NAMES.join(", ")))
     }
+}
+
+/// Whether the rows of a measure have shifts.
+const fn has_shift(measure: VectorMeasure) -> bool {
+    matches!(measure, VectorMeasure::InnerProduct)
 }
 
 /// The numbers of a row for one number of bits.
@@ -119,12 +130,15 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder. `centre` is the mean of the rows, normalised for the cosine; inner products have the origin instead.
-    pub fn new(measure: VectorMeasure, levels: Levels, mut centre: Vec<f32>) -> Self {
-        if measure == VectorMeasure::InnerProduct {
-            centre.fill(0.0);
-        }
+    /// An encoder. `centre` is the mean of the rows, or of the normalised rows for the cosine; any other bounds as surely, and
+    /// not as tightly.
+    pub fn new(measure: VectorMeasure, levels: Levels, centre: Vec<f32>) -> Self {
         Self { measure, levels, centre }
+    }
+
+    /// Words of a row.
+    pub fn words(&self) -> usize {
+        self.levels.words(self.measure, self.centre.len())
     }
 
     /// The measure.
@@ -152,7 +166,7 @@ impl Encoder {
         pairs.map(|(number, centre)| f64::from(*number) * factor - f64::from(*centre)).collect()
     }
 
-    /// Appends the words of a row: the planes, then its triples by their bits.
+    /// Appends the words of a row: the planes, then its triples by their bits, then its shift.
     ///
     /// # Panics
     /// If the row has another number of dimensions than the centre.
@@ -183,6 +197,11 @@ impl Encoder {
         }
         if self.levels.has_8() {
             add(&|byte| i32::from(byte) - ZERO_8);
+        }
+        if has_shift(self.measure) {
+            let pairs = moved.iter().zip(&self.centre);
+            let shift: f64 = pairs.map(|(x, centre)| x * f64::from(*centre)).sum();
+            words.push((shift as f32).to_bits());
         }
     }
 }
@@ -217,6 +236,8 @@ pub struct Codes {
     low: Vec<u32>,
     /// A list of all rows for each number of a triple.
     triples: Vec<[Vec<f32>; 3]>,
+    /// Those of all rows; empty for measures without.
+    shifts: Vec<f32>,
     /// The largest norm of a row less the centre, from above.
     norm_max: f64,
 }
@@ -234,6 +255,7 @@ impl Codes {
             high: vec![0; groups * GROUP * plane_words],
             low: vec![0; if planes == 2 { groups * GROUP * plane_words } else { 0 }],
             triples: (0..triples).map(|_| [list(), list(), list()]).collect(),
+            shifts: if has_shift(encoder.measure) { list() } else { Vec::new() },
             norm_max: 0.0,
             encoder,
         }
@@ -253,11 +275,14 @@ impl Codes {
                 self.low[row * plane_words + place - plane_words] = word;
             } else {
                 let place = place - planes * plane_words;
-                self.triples[place / 3][place % 3][row] = f32::from_bits(word);
+                match self.triples.get_mut(place / 3) {
+                    Some(triple) => triple[place % 3][row] = f32::from_bits(word),
+                    None => self.shifts[row] = f32::from_bits(word),
+                }
             }
             count += 1;
         }
-        assert_eq!(count, self.encoder.levels.words(self.encoder.centre.len()), "the words of a row");
+        assert_eq!(count, self.encoder.words(), "the words of a row");
         let last = &self.triples[self.triples.len() - 1];
         let norm = f64::from(last[1][row]).hypot(f64::from(last[2][row])) * (1.0 + SLACK);
         self.norm_max = if norm <= self.norm_max { self.norm_max } else { norm };
@@ -283,6 +308,11 @@ impl Codes {
     pub(super) fn triple(&self, row: usize, is_8: bool) -> Triple {
         let lists = if is_8 { &self.triples[self.triples.len() - 1] } else { &self.triples[0] };
         Triple { inverse: lists[0][row], along: lists[1][row], height: lists[2][row] }
+    }
+
+    /// The inner product of a row less the centre with the centre; 0 for measures without.
+    pub(super) fn shift(&self, row: usize) -> f32 {
+        self.shifts.get(row).copied().unwrap_or_default()
     }
 
     /// The bytes of a row: codes of 8 bits, or of 4 bits doubled.

@@ -216,10 +216,10 @@ fn neighbours(sample: VectorRef<'_>, rows: &[f32], dimensions: usize) -> Vec<[u3
         let queries: Vec<&[f32]> = queries.chunks_exact(dimensions).collect();
         let mut nearest = vec![Nearest::new(NEIGHBOURS, f64::INFINITY); queries.len()];
         let measure = VectorMeasure::L2;
-        let bytes = ByteQueries::new(path, measure, dimensions, &queries);
-        match (bytes, sample) {
-            (Some(bytes), VectorRef::U8(sample)) => bytes.scan(sample, 0, None, &mut nearest),
-            _ => FlatQueries::new(path, measure, dimensions, &queries).scan(sample, 0, None, &mut nearest),
+        let bytes = ByteQueries::new(path, measure, sample.number_type(), dimensions, &queries);
+        match bytes {
+            Some(bytes) => bytes.scan(sample, 0, None, &mut nearest),
+            None => FlatQueries::new(path, measure, dimensions, &queries).scan(sample, 0, None, &mut nearest),
         }
         for (query, nearest) in queries.into_iter().zip(nearest) {
             let of = |row: u32| &rows[row as usize * dimensions..][..dimensions];

@@ -102,34 +102,56 @@ fn near_duplicates_far_from_the_origin_are_told_apart() {
 }
 
 #[test]
-fn rows_of_bytes_give_whole_numbers_on_every_path() {
+fn rows_of_bytes_are_ranked_as_by_f64_on_every_path_for_every_measure() {
     let mut random = Random::new(8);
     for path in CodePath::available() {
         for dimensions in [1, 3, 128, 258, 300] {
             for count in [0, 1, 31, 97, 300] {
-                let bytes: Vec<u8> =
-                    (0..count * dimensions).map(|_| [0, 255, random.bits() as u8][random.idx(3)]).collect();
-                let rows: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte)).collect();
-                for (queries, measure) in [(1, MEASURES[0]), (20, MEASURES[1]), (70, MEASURES[0])] {
-                    let asked: Vec<Vec<f32>> = (0..queries)
-                        .map(|_| (0..dimensions).map(|_| random.below(256) as f32).collect())
-                        .collect();
-                    let slices: Vec<&[f32]> = asked.iter().map(Vec::as_slice).collect();
-                    let packed = ByteQueries::new(path, measure, dimensions, &slices).unwrap();
-                    let mut nearest = vec![Nearest::new(7, f64::INFINITY); queries];
-                    packed.scan(&bytes, 0, None, &mut nearest);
-                    for (query, nearest) in asked.iter().zip(nearest) {
-                        let found = ranked(measure, query, &rows, 7, nearest.finish());
-                        assert_eq!(
-                            found,
-                            wanted(measure, query, &rows, 7),
-                            "{path} {measure:?} {dimensions} {count}"
-                        );
+                for is_signed in [false, true] {
+                    let byte = |random: &mut Random| [0, 128, 255, random.bits() as u8][random.idx(4)];
+                    let mut bytes: Vec<u8> = (0..count * dimensions).map(|_| byte(&mut random)).collect();
+                    // Rows of zeros, and multiples of one row, whose cosines differ by roundings alone.
+                    let zero = if is_signed { 128 } else { 0 };
+                    bytes.chunks_exact_mut(dimensions).step_by(7).for_each(|row| row.fill(zero));
+                    for (nth, row) in bytes.chunks_exact_mut(dimensions).enumerate().skip(1).step_by(5) {
+                        let part = (1 + nth % 3) as u8;
+                        row.iter_mut()
+                            .enumerate()
+                            .for_each(|(place, x)| *x = zero + part * (place % 40) as u8);
+                    }
+                    let signed: Vec<i8> = bytes.iter().map(|byte| (byte ^ 128).cast_signed()).collect();
+                    let (rows, kind) = match is_signed {
+                        true => (VectorRef::I8(&signed), NumberType::I8),
+                        false => (VectorRef::U8(&bytes), NumberType::U8),
+                    };
+                    let wide = rows.widened();
+                    for (queries, measure) in [1, 20, 70].into_iter().zip(MEASURES) {
+                        let least = if is_signed { -128.0 } else { 0.0 };
+                        let asked: Vec<Vec<f32>> = (0..queries)
+                            .map(|nth| match nth % 5 {
+                                2 => vec![0.0; dimensions],
+                                3 => (0..dimensions).map(|place| (place % 40) as f32).collect(),
+                                _ => (0..dimensions).map(|_| random.below(256) as f32 + least).collect(),
+                            })
+                            .collect();
+                        let slices: Vec<&[f32]> = asked.iter().map(Vec::as_slice).collect();
+                        let packed = ByteQueries::new(path, measure, kind, dimensions, &slices).unwrap();
+                        let mut nearest = vec![Nearest::new(7, f64::INFINITY); queries];
+                        packed.scan(rows, 0, None, &mut nearest);
+                        for (query, nearest) in asked.iter().zip(nearest) {
+                            let found = ranked(measure, query, &wide, 7, nearest.finish());
+                            let wanted = wanted(measure, query, &wide, 7);
+                            assert_eq!(found, wanted, "{path} {measure:?} {kind:?} {dimensions} {count}");
+                        }
                     }
                 }
             }
         }
     }
-    assert!(ByteQueries::new(CodePath::Portable, MEASURES[0], 2, &[&[1.0, 2.5]]).is_none());
-    assert!(ByteQueries::new(CodePath::Portable, MEASURES[2], 2, &[&[1.0, 2.0]]).is_none());
+    for (kind, number) in [(NumberType::U8, -1.0), (NumberType::U8, 256.0), (NumberType::I8, 128.0)] {
+        for number in [number, 0.5, f32::NAN] {
+            assert!(ByteQueries::new(CodePath::detect(), VectorMeasure::L2, kind, 1, &[&[number]]).is_none());
+        }
+    }
+    assert!(ByteQueries::new(CodePath::detect(), VectorMeasure::L2, NumberType::F32, 1, &[&[1.0]]).is_none());
 }

@@ -12,7 +12,7 @@ use arrow_array::types::Float32Type;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::vector::codes::{CodeNearest, CodeQueries, Codes};
-use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, NumberType, VectorMeasure, VectorRef};
+use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, VectorRef};
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::kinds::{Kind as _, Vectors, as_f32};
@@ -183,8 +183,7 @@ impl NearestVectors {
         numbered.sort_by_key(|(number, _)| *number);
         let numbers: Vec<&[f32]> = numbered.iter().map(|(_, numbers)| numbers.as_slice()).collect();
         let (path, dimensions) = (CodePath::detect(), vectors.kind().dimensions());
-        let is_bytes = vectors.kind().number_type() == NumberType::U8;
-        let bytes = || ByteQueries::new(path, *measure, dimensions, &numbers).filter(|_| is_bytes);
+        let bytes = || ByteQueries::new(path, *measure, vectors.kind().number_type(), dimensions, &numbers);
         let values = || Found::Values(vec![Nearest::new(self.k, f64::INFINITY); numbers.len()]);
         let (packed, found) = match (codes, bytes()) {
             (Some(codes), _) => {
@@ -303,14 +302,10 @@ fn scan(
                     let upto = rows.end.min(vectors.ids(batch).end);
                     let all = objects.batch(batch)?.all();
                     let part = part(all, vectors.kind().dimensions(), at..at + (upto - first) as usize);
-                    match (packed, part) {
-                        (Packed::Bytes(queries), VectorRef::U8(bytes)) => {
-                            queries.scan(bytes, first as u32, skips, &mut nearest);
-                        }
-                        (Packed::Flat(queries), part) => {
-                            queries.scan(part, first as u32, skips, &mut nearest)
-                        }
-                        _ => unreachable!("queries of bytes are packed for rows of bytes"),
+                    match packed {
+                        Packed::Bytes(queries) => queries.scan(part, first as u32, skips, &mut nearest),
+                        Packed::Flat(queries) => queries.scan(part, first as u32, skips, &mut nearest),
+                        Packed::Codes(_) => unreachable!("queries of codes find rows by bounds"),
                     }
                     first = upto;
                 }

@@ -143,7 +143,12 @@ fn vnni(
     ));
     let twice = _mm512_set1_ps(2.0);
     let base = match query.measure {
-        VectorMeasure::InnerProduct => _mm512_setzero_ps(),
+        VectorMeasure::InnerProduct => {
+            // SAFETY: there is a shift for each row of each group.
+            let shift = unsafe { _mm512_loadu_ps(codes.shifts[from..from + GROUP].as_ptr()) };
+            let slack = _mm512_mul_ps(_mm512_abs_ps(shift), _mm512_set1_ps(SLACK as f32));
+            _mm512_mul_ps(_mm512_add_ps(shift, slack), _mm512_set1_ps(-2.0))
+        }
         _ => {
             let norm = _mm512_fmadd_ps(along, along, _mm512_mul_ps(height, height));
             _mm512_mul_ps(norm, _mm512_set1_ps(1.0 - SLACK as f32))

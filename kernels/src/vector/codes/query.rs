@@ -1,6 +1,6 @@
 //! A query in whole numbers, and the bounds of one row in f64.
 
-use super::super::measure::VectorMeasure;
+use super::super::measure::{VectorMeasure, inner_product};
 use super::{Encoder, NUMBERS_PER_WORD, SLACK, Triple, ZERO_4, ZERO_8};
 
 /// The largest weight of a byte.
@@ -26,6 +26,11 @@ pub struct CodeQuery {
     pub(super) square: f64,
     /// The distance of the true query from it, from above.
     pub(super) error: f64,
+    /// The inner product with the centre, for inner products; else 0.
+    middle: f64,
+    /// The centre's norm, and what inner products in f64 may be off relative to the norm of a row with the centre; for inner
+    /// products.
+    far: (f64, f64),
 }
 
 impl CodeQuery {
@@ -64,7 +69,18 @@ impl CodeQuery {
         let is_finite = scale.is_finite() && largest.is_finite() && square.is_finite();
         let scale = if is_finite { scale } else { f64::NAN };
         let error = error.sqrt() * (1.0 + SLACK) + largest * 1e-12;
-        Self { measure: encoder.measure(), scale, high, low, whole, sums, square, error }
+        let measure = encoder.measure();
+        let (middle, far) = match measure {
+            VectorMeasure::InnerProduct => {
+                let norm = |numbers: &[f32]| inner_product(numbers, numbers).sqrt();
+                let (own, centre) = (norm(query), norm(encoder.centre()));
+                // The distance itself, the row's shift and this product: a rounding for each term of each.
+                let roundings = 8.0 * (query.len() as f64 + 16.0) * f64::EPSILON;
+                (inner_product(query, encoder.centre()), (centre, roundings * (own + centre)))
+            }
+            _ => (0.0, (0.0, 0.0)),
+        };
+        Self { measure, scale, high, low, whole, sums, square, error, middle, far }
     }
 
     /// The part along a code, from the sum of products with the bytes of a row.
@@ -75,16 +91,19 @@ impl CodeQuery {
         (sum - zero * sums) as f64 * self.scale * f64::from(inverse)
     }
 
-    /// A lower and an upper bound of the distance of a row, from the query's part along its code. Bounds that are no
-    /// numbers become the widest.
-    pub(super) fn bounds(&self, along: f64, row: Triple) -> (f64, f64) {
+    /// A lower and an upper bound of the distance of a row, from the query's part along its code, and the row's shift. Bounds
+    /// that are no numbers become the widest.
+    pub(super) fn bounds(&self, along: f64, row: Triple, shift: f32) -> (f64, f64) {
         let (a, height) = (f64::from(row.along), f64::from(row.height));
         let rest = ((self.square - along * along).max(0.0) + SLACK * self.square).sqrt();
         let (norm, slack) = (a * a + height * height, SLACK * (self.square + a * a + height * height));
         let (lower, upper) = match self.measure {
             VectorMeasure::InnerProduct => {
-                let off = rest * height + self.error * norm.sqrt() * (1.0 + SLACK) + slack;
-                (-along * a - off, -along * a + off)
+                let (norm, shift) = (norm.sqrt() * (1.0 + SLACK), f64::from(shift));
+                let roundings = slack + SLACK * shift.abs() + self.far.1 * (norm + self.far.0);
+                let off = rest * height + self.error * norm + roundings;
+                let middle = -along * a - self.middle - shift;
+                (middle - off, middle + off)
             }
             measure => {
                 let middle = self.square + norm - 2.0 * along * a;
@@ -109,7 +128,8 @@ impl CodeQuery {
     pub(super) fn limit(&self, range: f64, norm_max: f64) -> f32 {
         let limit = match self.measure {
             VectorMeasure::InnerProduct => {
-                2.0 * (range + self.error * norm_max) + SLACK * (self.square + norm_max * norm_max)
+                let off = self.error * norm_max + self.far.1 * (norm_max + self.far.0);
+                2.0 * (range + self.middle + off) + 2.0 * SLACK * (self.square + norm_max * norm_max)
             }
             measure => {
                 let range = if measure == VectorMeasure::Cosine {

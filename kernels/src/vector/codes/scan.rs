@@ -114,7 +114,10 @@ impl CodeQueries {
             for row in first..upto {
                 let triple = codes.triple(row, self.is_8);
                 let norm = f64::from(triple.along).powi(2) + f64::from(triple.height).powi(2);
-                block.bases.push(if has_norms { (norm * (1.0 - SLACK)) as f32 } else { 0.0 });
+                block.bases.push(match has_norms {
+                    true => (norm * (1.0 - SLACK)) as f32,
+                    false => base_of_shift(codes.shift(row)),
+                });
                 block.factors.push((2.0 * f64::from(triple.inverse) * f64::from(triple.along)) as f32);
                 block.heights.push(triple.height);
                 codes.bytes(row, self.is_8, &mut bytes);
@@ -136,10 +139,15 @@ impl CodeQueries {
     }
 }
 
+/// The part of a comparison that a row's shift makes, from below.
+pub(super) fn base_of_shift(shift: f32) -> f32 {
+    -2.0 * (shift + SLACK as f32 * shift.abs())
+}
+
 /// Bounds a row by all its bits, given the sum of its first plane.
 fn bound(codes: &Codes, query: &CodeQuery, row: usize, sum: i64, nearest: &mut CodeNearest) {
-    let triple = codes.triple(row, false);
-    let (lower, upper) = query.bounds(query.along(sum, false, triple.inverse), triple);
+    let (triple, shift) = (codes.triple(row, false), codes.shift(row));
+    let (lower, upper) = query.bounds(query.along(sum, false, triple.inverse), triple, shift);
     if lower > nearest.range() {
         return;
     }
@@ -149,7 +157,7 @@ fn bound(codes: &Codes, query: &CodeQuery, row: usize, sum: i64, nearest: &mut C
     }
     let sum = codes.sum(row, &query.whole);
     let triple = codes.triple(row, true);
-    let (lower_8, upper_8) = query.bounds(query.along(sum, true, triple.inverse), triple);
+    let (lower_8, upper_8) = query.bounds(query.along(sum, true, triple.inverse), triple, shift);
     nearest.push(lower.max(lower_8), upper.min(upper_8), row as u32);
 }
 
@@ -172,7 +180,7 @@ impl Sink for Bounds<'_> {
         let (query, triple) = (&self.queries[query_idx], self.codes.triple(row, self.is_8));
         // The offset was taken off the sum already.
         let along = f64::from(sum) * query.scale * f64::from(triple.inverse);
-        let (lower, upper) = query.bounds(along, triple);
+        let (lower, upper) = query.bounds(along, triple, self.codes.shift(row));
         let nearest = &mut self.nearest[query_idx];
         if nearest.push(lower, upper, row as u32) {
             limits[query_idx] = query.limit(nearest.range(), self.codes.norm_max);

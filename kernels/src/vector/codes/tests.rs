@@ -23,7 +23,7 @@ fn codes(encoder: Encoder, rows: &[f32], dimensions: usize) -> Codes {
     for row in rows.chunks_exact(dimensions) {
         let mut words = Vec::new();
         encoder.encode(row, &mut words);
-        assert_eq!(words.len(), encoder.levels().words(dimensions));
+        assert_eq!(words.len(), encoder.words());
         codes.push(words);
     }
     codes
@@ -78,8 +78,11 @@ fn every_distance_lies_within_its_bounds() {
                             let sum =
                                 (0..dimensions).map(|place| i64::from(bytes[place]) * weight(place)).sum();
                             let triple = codes.triple(row, is_8);
-                            let (lower, upper) =
-                                query_code.bounds(query_code.along(sum, is_8, triple.inverse), triple);
+                            let (lower, upper) = query_code.bounds(
+                                query_code.along(sum, is_8, triple.inverse),
+                                triple,
+                                codes.shift(row),
+                            );
                             assert!(
                                 lower <= distance && distance <= upper,
                                 "{measure:?} {dimensions} {is_8}: {lower} {distance} {upper}"
@@ -132,4 +135,27 @@ fn a_search_by_codes_finds_the_nearest_on_every_path_for_every_measure() {
             }
         }
     }
+}
+
+#[test]
+fn inner_products_are_bounded_around_the_centre() {
+    let mut random = Random::new(102);
+    let (dimensions, count) = (24, 2000);
+    let rows: Vec<f32> = (0..count * dimensions).map(|_| 30.0 + 10.0 * random.normal_f32()).collect();
+    let query = &rows[..dimensions];
+    let kept = |encoder: Encoder| {
+        let codes = codes(encoder, &rows, dimensions);
+        let mut nearest = vec![CodeNearest::new(5, f64::INFINITY)];
+        CodeQueries::new(CodePath::detect(), &codes, &[query]).scan(&codes, 0..count, None, &mut nearest);
+        let left = nearest.remove(0).finish();
+        let found = ranked(VectorMeasure::InnerProduct, query, &rows, 5, left.clone());
+        assert_eq!(found, wanted(VectorMeasure::InnerProduct, query, &rows, 5));
+        left.len()
+    };
+    let of_mean = kept(encoder(VectorMeasure::InnerProduct, Levels::Sq4, &rows, dimensions));
+    let of_origin = kept(Encoder::new(VectorMeasure::InnerProduct, Levels::Sq4, vec![0.0; dimensions]));
+    assert!(
+        4 * of_mean < of_origin,
+        "{of_mean} rows are left around the mean, {of_origin} around the origin"
+    );
 }
