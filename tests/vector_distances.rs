@@ -215,7 +215,7 @@ fn vectors_of_zeros_have_distances() {
 
 #[test]
 fn an_index_of_pivots_or_balls_is_refused_with_the_inequality_and_a_way_out() {
-    let (folder, rows, queries) = with_store(TYPES[0]);
+    let (folder, rows, _) = with_store(TYPES[0]);
     let at = folder.path();
     for (distance, root) in [("ip", false), ("cosine", true)] {
         let check = |said: &str| {
@@ -283,7 +283,6 @@ fn an_index_of_pivots_or_balls_is_refused_with_the_inequality_and_a_way_out() {
     ok(at, &[&run[..], &["--set", "root=true"]].concat());
     let said = fails(at, &["search", "--store", "v.arrow", "--query", "7", "--distance", "ip", "--root"], 1);
     assert!(said.contains("ip is negative for similar objects"), "{said}");
-    assert_eq!(queries.len(), QUERIES * DIMENSIONS);
 }
 
 #[test]
@@ -366,4 +365,53 @@ fn a_server_searches_by_inner_products_and_takes_their_ranges() {
     let by_l2 = served::Served::start(at, &["--store", "v.arrow"]);
     let refused = by_l2.post("/v1/stores/v/search", &body);
     assert_eq!(refused.status, 422, "{}", refused.text());
+}
+
+#[test]
+fn lists_find_most_of_the_nearest_in_few_of_them_and_all_in_all() {
+    for kind in [TYPES[0], TYPES[3]] {
+        let (folder, ..) = with_store(kind);
+        let at = folder.path();
+        for measure in MEASURES {
+            let name = measure.name();
+            let call = ["search", "--store", "v.arrow", "-k", "9", "--format", "csv", "--distance", name];
+            // The rows 0 to 29 are queries.
+            let asked: Vec<String> = (0..30).map(|row| row.to_string()).collect();
+            let asked: Vec<&str> = asked.iter().flat_map(|row| ["--query", row]).collect();
+            let of = |more: &[&str]| {
+                let csv = ok(at, &[&call[..], &asked, more].concat());
+                let lines = csv.lines().map(|line| line.strip_suffix(",false").unwrap_or(line));
+                found(&lines.map(|line| format!("{line}\n")).collect::<String>())
+            };
+            let exact = of(&[]);
+            for codes in ["rows", "product", "fast"] {
+                let file = |out: &str, workers: &str| {
+                    let lists = ["lists", "--store", "v.arrow", "--lists", "24", "--codes", codes, "--force"];
+                    ok(at, &[&lists[..], &["--distance", name, "--out", out, "--workers", workers]].concat());
+                    fs::read(at.join(out)).expect("the lists")
+                };
+                assert!(file("a.lists", "1") == file("b.lists", "3"), "{codes} {name}");
+                let all = of(&["--lists", "a.lists", "--probes", "24", "--refine", "400"]);
+                assert_eq!(all, exact, "{} {codes} {name}", kind.0);
+                let few = of(&["--lists", "a.lists", "--probes", "6"]);
+                // Equal distances have many rows here, of which any are as near.
+                let distances = |rows: &[(f64, usize)]| rows.iter().map(|row| row.0).collect::<Vec<f64>>();
+                let pairs = exact.chunks(9).zip(few.chunks(9));
+                let hits = pairs.map(|(exact, few)| {
+                    let border = exact[exact.len() - 1].0;
+                    distances(few).iter().filter(|distance| **distance <= border).count()
+                });
+                let hits = hits.sum::<usize>();
+                assert!(hits > 30 * 9 * 9 / 10, "{} {codes} {name}: {hits} of {}", kind.0, 30 * 9);
+                let other = if name == "ip" { "cosine" } else { "ip" };
+                let search = ["search", "--store", "v.arrow", "--query", "7", "--lists", "a.lists"];
+                let said = fails(at, &[&search[..], &["--distance", other]].concat(), 3);
+                let command =
+                    format!("boxwork lists --store v.arrow --distance {other} --out a.lists --force");
+                assert!(said.contains(&format!("has lists for {name}")) && said.contains(&command), "{said}");
+                let said = fails(at, &search, 3);
+                assert!(said.contains("boxwork lists --store v.arrow --out a.lists --force"), "{said}");
+            }
+        }
+    }
 }

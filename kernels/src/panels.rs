@@ -2,7 +2,8 @@
 //! vector units compute the distances of one query from many rows at once.
 //!
 //! The fast path computes scores in f32, `|y|^2 / 2 - <x, y>`: half the squared distance but for a part that depends on the
-//! query alone. A [`Shortlist`] keeps the rows whose scores may be among the k least within the declared error, and its caller
+//! query alone. Without the halves a score is `-<x, y>`, by which the largest inner products are the nearest
+//! ([`Panels::of_products`]); the bound of its error is the same one. A [`Shortlist`] keeps the rows whose scores may be among the k least within the declared error, and its caller
 //! ranks these in f64.
 //!
 //! Invariant: a shortlist has each of the k rows that are nearest by (f64 distance, number), on every code path.
@@ -57,7 +58,7 @@ pub struct PanelsRef<'a> {
     pub centre: Option<&'a [f32]>,
     /// Number `j` of row `r` of panel `p` is at `(p * dimensions + j) * PANEL + r`; zeros where there is no row.
     pub numbers: &'a [f32],
-    /// Half the squared norm of each row: see [`halves_of`].
+    /// Half the squared norm of each row: see [`halves_of`]; or 0, for inner products.
     pub halves: &'a [f32],
     /// The largest norm.
     pub norm_max: f64,
@@ -82,6 +83,16 @@ impl Panels {
         }
         let (halves, norm_max) = halves_of(&numbers, dimensions, count);
         Self { dimensions, rows: count, centre: centre.map(<[f32]>::to_vec), numbers, halves, norm_max }
+    }
+
+    /// Arranges rows, whose nearest are those of the largest inner products.
+    ///
+    /// # Panics
+    /// As [`Panels::new`].
+    pub fn of_products(rows: &[f32], dimensions: usize) -> Self {
+        let mut panels = Self::new(rows, dimensions, None);
+        panels.halves[..panels.rows].fill(0.0);
+        panels
     }
 
     /// The largest norm of some rows without a centre.

@@ -4,6 +4,9 @@
 //! It is the content of `*.lists.arrow` (`lists/layout.rs`). A list holds the vectors themselves, or codes of their differences
 //! from its centroid (`boxwork_kernels::product`), in groups of 32 rows. All of it is in memory.
 //!
+//! The distance is l2, ip or cosine. For the cosine, lists hold normalised vectors, and centroids are normalised too; for it and
+//! for ip the lists nearest to a query are those whose centroids have the largest inner products with it.
+//!
 //! Invariant: lists belong to one content of a store, by its fingerprint; any other file is refused with the command that
 //! makes it. Equal stores and options give equal files, on every machine and for any number of workers.
 
@@ -21,6 +24,7 @@ pub use writer::{Assigned, write};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
+use boxwork_kernels::vector::{VectorMeasure, inner_product};
 
 use crate::kinds::{Kind, Vectors, as_f32};
 use crate::space::Space;
@@ -41,18 +45,54 @@ pub fn vectors(store: &dyn Store, ids: &[u64]) -> Result<Vec<f32>, ListsError> {
     Ok(values[offsets[0] as usize..offsets[lists.len()] as usize].to_vec())
 }
 
-/// The numbers of each vector of a space of vectors with the distance l2.
+/// As [`vectors`], normalised for the cosine: rounded once, and zeros stay zeros.
 ///
 /// # Errors
-/// When it is another space, or its first object cannot be read.
-pub fn dimensions(space: &dyn Space) -> Result<usize, ListsError> {
+/// As [`vectors`].
+pub fn vectors_for(
+    measure: VectorMeasure,
+    store: &dyn Store,
+    ids: &[u64],
+    dimensions: usize,
+) -> Result<Vec<f32>, ListsError> {
+    let mut vectors = vectors(store, ids)?;
+    normalise_for(measure, &mut vectors, dimensions);
+    Ok(vectors)
+}
+
+/// Normalises vectors for the cosine.
+pub fn normalise_for(measure: VectorMeasure, vectors: &mut [f32], dimensions: usize) {
+    if measure != VectorMeasure::Cosine {
+        return;
+    }
+    for vector in vectors.chunks_exact_mut(dimensions) {
+        let norm = inner_product(vector, vector).sqrt();
+        if norm > 0.0 {
+            vector.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
+        }
+    }
+}
+
+/// The measure of a space of vectors: l2, ip or cosine.
+///
+/// # Errors
+/// When it is another space.
+pub fn measure(space: &dyn Space) -> Result<VectorMeasure, ListsError> {
     let store = space.store();
     if store.kind() != Vectors::NAME {
         return Err(ListsError::NoVectors { path: store.path().to_owned(), kind: store.kind() });
     }
-    if space.measure() != layout::MEASURE {
-        return Err(ListsError::OtherMeasure { measure: space.measure() });
-    }
+    VectorMeasure::named(&space.measure())
+        .ok_or_else(|| ListsError::OtherMeasure { measure: space.measure() })
+}
+
+/// The numbers of each vector of a space with a [`measure`].
+///
+/// # Errors
+/// When it is another space, or its first object cannot be read.
+pub fn dimensions(space: &dyn Space) -> Result<usize, ListsError> {
+    measure(space)?;
+    let store = space.store();
     let first = store.nth(0);
     store.bring_in(&[first])?;
     let first = vectors(&**store, &[first])?;

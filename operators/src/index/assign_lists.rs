@@ -10,7 +10,7 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
-use boxwork_stores::lists::{Coding, Quantizers, vectors};
+use boxwork_stores::lists::{Coding, Quantizers, measure, vectors_for};
 use boxwork_stores::space::Space;
 
 use crate::columns;
@@ -33,7 +33,7 @@ const ASSIGNED: Out = Out::new(0, "assigned", columns::assigned, "the list and t
 /// `assigned`: a row for each object, in the order of the ids.
 ///
 /// # Parameters
-/// `space`: vectors, and the distance l2.
+/// `space`: vectors, and the distance l2, ip or cosine.
 pub static ASSIGN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[SPACE],
     inputs: &[RANGES, QUANTIZERS],
@@ -95,12 +95,13 @@ impl Operator for AssignLists {
         }
         resources::bring_in(cx, &*store, &ids)?;
         let Some(quantizers) = &self.quantizers else { unreachable!("they were set above") };
+        let measure = measure(&*self.space)?;
         let (mut lists, mut codes) = (Vec::with_capacity(ids.len()), Vec::new());
         for ids in ids.chunks(OBJECTS_AT_ONCE) {
             if cx.is_cancelled() {
                 return Ok(Flow::Done);
             }
-            let vectors = vectors(&*store, ids)?;
+            let vectors = vectors_for(measure, &*store, ids, quantizers.dimensions())?;
             if vectors.len() != ids.len() * quantizers.dimensions() {
                 return Err(BoxError::new(
                     "the centroids have another number of dimensions than the vectors",

@@ -55,6 +55,12 @@ pub static NEIGHBOURS: OperatorSpec = OperatorSpec {
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
     let dimensions = dimensions(&*space)?;
+    if space.measure() != "l2" {
+        let measure = space.measure();
+        return Err(BoxError::new(format!(
+            "neighbours are found by the distance l2, and the distance here is {measure}: search each object instead"
+        )));
+    }
     Ok(Box::new(Neighbours { space, dimensions, k: bind.count("k"), ids: Vec::new(), graph: None, next: 0 }))
 }
 

@@ -31,7 +31,7 @@ const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all ids of the store
 /// `quantizers`: one row. `ranges`: all ids, in order.
 ///
 /// # Parameters
-/// `space`: vectors, and the distance l2. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code.
+/// `space`: vectors, and the distance l2, ip or cosine. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code.
 /// `iterations`: the most rounds. `seed`: the seed of the sample and the start.
 pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[

@@ -29,7 +29,7 @@ const ASSIGNED: In =
 /// None.
 ///
 /// # Parameters
-/// `space`: vectors, and the distance l2. `out`: the file to write.
+/// `space`: vectors, and the distance l2, ip or cosine. `out`: the file to write.
 pub static WRITE_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,

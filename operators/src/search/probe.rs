@@ -71,7 +71,7 @@ impl Operator for Probe {
         let columns: [(&str, ArrayRef); 3] = [
             ("query", Arc::new(UInt32Array::from_iter_values(each().map(|(query, _)| *query)))),
             ("list", Arc::new(UInt32Array::from_iter_values(each().map(|(_, list)| list.1)))),
-            ("distance", Arc::new(Float64Array::from_iter_values(each().map(|(_, list)| list.0.sqrt())))),
+            ("distance", Arc::new(Float64Array::from_iter_values(each().map(|(_, list)| list.0)))),
         ];
         match cx.push(PROBES, Envelope::from_columns(columns)?)? {
             Pushed::Closed => Ok(Flow::Done),

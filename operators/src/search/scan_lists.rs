@@ -197,7 +197,7 @@ fn scan(
     }
 }
 
-/// The numbers of queries within the request, ascending, and their vectors, which have the dimensions of the lists.
+/// The numbers of queries within the request, ascending, and their vectors, prepared for the lists.
 pub(super) fn query_vectors(envelopes: &[Envelope], lists: &Lists) -> Result<(Vec<u32>, Vec<f32>), BoxError> {
     let dimensions = lists.quantizers().dimensions();
     let mut found: Vec<(u32, Vec<f32>)> = Vec::new();
@@ -224,5 +224,7 @@ pub(super) fn query_vectors(envelopes: &[Envelope], lists: &Lists) -> Result<(Ve
     }
     found.sort_by_key(|(number, _)| *number);
     let numbers = found.iter().map(|(number, _)| *number).collect();
-    Ok((numbers, found.into_iter().flat_map(|(_, vector)| vector).collect()))
+    let mut vectors: Vec<f32> = found.into_iter().flat_map(|(_, vector)| vector).collect();
+    lists.prepare(&mut vectors);
+    Ok((numbers, vectors))
 }

@@ -21,6 +21,9 @@ pub struct Arguments {
     /// The lists to write, such as vectors.lists.arrow
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// The distance of searches in the lists
+    #[arg(long, value_name = "NAME", default_value = "l2", value_parser = ["l2", "ip", "cosine"])]
+    distance: String,
     /// The number of lists [default: about the square root of the number of vectors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     lists: Option<u32>,
@@ -50,6 +53,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("out".to_owned(), path_value(&arguments.out)),
+        ("distance".to_owned(), Value::Text(arguments.distance.clone())),
         ("codes".to_owned(), Value::Text(arguments.codes.clone())),
         ("iterations".to_owned(), whole(arguments.iterations)),
         ("seed".to_owned(), whole(arguments.seed)),

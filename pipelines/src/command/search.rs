@@ -70,7 +70,7 @@ pub struct Arguments {
     #[arg(long, requires = "pivots")]
     explain: bool,
     /// The lists of a store of vectors, made by `boxwork lists`: the search looks into few of them, and may miss objects
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "range", "device", "distance", "p", "root", "alpha", "similarity", "ground"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "range", "device", "p", "root", "alpha", "similarity", "ground"])]
     lists: Option<PathBuf>,
     /// Lists that a query looks into; more find more of the answer
     #[arg(long, value_name = "N", requires = "lists", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
@@ -118,6 +118,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             ("refine".to_owned(), whole(arguments.refine)),
             ("k".to_owned(), whole(arguments.k.unwrap_or(10))),
         ]);
+        arguments.space.give(&mut values);
         return search(shipped::VECTOR_PROBE, catalog, &values, arguments);
     }
     arguments.space.give(&mut values);

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use boxwork_kernels::memory::MemoryRefused;
+use boxwork_kernels::vector::VectorMeasure;
 
 use super::super::packed_file::PackedError;
 use super::super::store_error::{StoreError, way_out};
@@ -33,12 +34,14 @@ pub enum ListsError {
         command: String,
     },
     /// The lists were made for another content of the store.
-    #[error("`{}` has the lists of another store, or `{}` has changed since they were made: make them again with `boxwork lists --store {1} --out {0} --force`", path.display(), store.display())]
+    #[error("`{}` has the lists of another store, or `{}` has changed since they were made: make them again with `{command}`", path.display(), store.display())]
     OtherStore {
         /// The lists.
         path: PathBuf,
         /// The store.
         store: PathBuf,
+        /// The command that makes them.
+        command: String,
     },
     /// The objects are no vectors.
     #[error("lists hold vectors, and `{}` holds {kind}: search it by pivots or a sketch", path.display())]
@@ -49,7 +52,9 @@ pub enum ListsError {
         kind: &'static str,
     },
     /// The distance has no lists.
-    #[error("lists are for the distance l2, and the distance here is {measure}: leave the lists out")]
+    #[error(
+        "lists are for the distances l2, ip and cosine, and the distance here is {measure}: leave the lists out"
+    )]
     OtherMeasure {
         /// The measure of the space.
         measure: String,
@@ -80,8 +85,8 @@ pub enum ListsError {
 
 impl ListsError {
     /// The error of a file, with the command that makes it for a store.
-    pub(super) fn of(error: PackedError, store: &Path, lists: &Path) -> Self {
-        let command = format!("boxwork lists --store {} --out {} --force", store.display(), lists.display());
+    pub(super) fn of(error: PackedError, measure: VectorMeasure, store: &Path, lists: &Path) -> Self {
+        let command = command(measure, store, lists);
         let file = |path, fault| Self::File { path, fault, command };
         match error {
             PackedError::Io { path, action, source } => Self::Io { path, action, source },
@@ -104,4 +109,13 @@ impl ListsError {
             _ => false,
         }
     }
+}
+
+/// The command that makes the lists of a store.
+pub(super) fn command(measure: VectorMeasure, store: &Path, lists: &Path) -> String {
+    let distance = match measure {
+        VectorMeasure::L2 => String::new(),
+        other => format!(" --distance {}", other.name()),
+    };
+    format!("boxwork lists --store {}{distance} --out {} --force", store.display(), lists.display())
 }

@@ -27,8 +27,6 @@ const _: () = assert!(PANEL == GROUP);
 
 /// The value of [`FORMAT_KEY`].
 pub(super) const FORMAT: &str = "lists";
-/// The distance of lists.
-pub(super) const MEASURE: &str = "l2";
 /// The key of the numbers of a vector.
 pub(super) const DIMENSIONS_KEY: &str = "boxwork.lists.dimensions";
 /// The key of what lists hold.

@@ -7,8 +7,9 @@ use boxwork_kernels::chance::Random;
 use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX};
 use boxwork_kernels::pieces::Pieces;
 use boxwork_kernels::product::{self, Bits, Codebook, PARTS_MAX};
+use boxwork_kernels::vector::VectorMeasure;
 
-use super::{ListsError, dimensions};
+use super::{ListsError, dimensions, measure, vectors_for};
 use crate::space::Space;
 
 /// The names of [`Coding`], in their order.
@@ -200,7 +201,8 @@ impl Training {
     /// When an object cannot be read, or the system has no memory.
     pub fn train(&self, pieces: &mut Pieces<'_>) -> Result<Option<Quantizers>, ListsError> {
         let (dimensions, options, path) = (self.dimensions, self.options, CodePath::detect());
-        let sample = super::vectors(&**self.space.store(), &self.ids)?;
+        let measure = measure(&*self.space)?;
+        let sample = vectors_for(measure, &**self.space.store(), &self.ids, dimensions)?;
         self.space.store().confirm()?;
         let rows = self.ids.len().min(self.lists.saturating_mul(ROWS_A_CLUSTER_MAX));
         // The sample is larger where codes need more rows than centroids do.
@@ -211,8 +213,8 @@ impl Training {
             .into_iter()
             .flat_map(|row| of_centroids[row as usize * dimensions..][..dimensions].iter().copied())
             .collect();
-        let k_means =
-            kmeans::Options { iterations: options.iterations, seed: options.seed, spherical: false };
+        let spherical = measure == VectorMeasure::Cosine;
+        let k_means = kmeans::Options { iterations: options.iterations, seed: options.seed, spherical };
         let found = kmeans::k_means(&of_centroids, dimensions, start, k_means, path, pieces)?;
         let Some(found) = found else { return Ok(None) };
         let (centroids, mut codebook) = (found.centroids, None);

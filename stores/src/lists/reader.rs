@@ -9,9 +9,11 @@ use boxwork_kernels::distance::squared_l2;
 use boxwork_kernels::memory::filled;
 use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist, halves_of};
 use boxwork_kernels::product::{Codes, scan};
+use boxwork_kernels::vector::{VectorMeasure, inner_product};
 
 use super::super::packed_file::{PackedBatch, PackedError, PackedFile};
-use super::{ListsError, Quantizers, dimensions, layout};
+use super::error::command;
+use super::{ListsError, Quantizers, dimensions, layout, measure, normalise_for};
 use crate::new_number;
 use crate::space::Space;
 
@@ -20,6 +22,7 @@ use crate::space::Space;
 pub struct Lists {
     path: PathBuf,
     number: u64,
+    measure: VectorMeasure,
     quantizers: Quantizers,
     centroids: Panels,
     /// The panels of each list.
@@ -46,17 +49,27 @@ impl Lists {
     /// When the file cannot be read, holds no lists, is cut short, damaged, of another version, or of another store; or the
     /// space has no lists.
     pub fn open(path: &Path, space: &Arc<dyn Space>) -> Result<Self, ListsError> {
-        let (store, dimensions) = (space.store(), dimensions(&**space)?);
-        let of = |error: PackedError| ListsError::of(error, store.path(), path);
+        let (store, measure, dimensions) = (space.store(), measure(&**space)?, dimensions(&**space)?);
+        let of = |error: PackedError| ListsError::of(error, measure, store.path(), path);
         let file = PackedFile::open(path, layout::FORMAT).map_err(of)?;
         let said = |key: &str| file.said(key).to_owned();
         if said(layout::STORE_KEY) != store.fingerprint() {
-            return Err(ListsError::OtherStore { path: path.to_owned(), store: store.path().to_owned() });
+            let command = command(measure, store.path(), path);
+            let (path, store) = (path.to_owned(), store.path().to_owned());
+            return Err(ListsError::OtherStore { path, store, command });
+        }
+        if said(layout::MEASURE_KEY) != measure.name() {
+            let fault = format!(
+                "has lists for {}, and the distance here is {}",
+                said(layout::MEASURE_KEY),
+                measure.name()
+            );
+            let command = command(measure, store.path(), path);
+            return Err(ListsError::File { path: path.to_owned(), fault, command });
         }
         let objects = store.objects_count();
         if said(layout::DIMENSIONS_KEY) != dimensions.to_string()
             || said(layout::OBJECTS_KEY) != objects.to_string()
-            || said(layout::MEASURE_KEY) != layout::MEASURE
         {
             return Err(of(file.not("its head does not fit its store")));
         }
@@ -93,6 +106,9 @@ impl Lists {
         let held = match quantizers.coding().bits() {
             None => {
                 let (mut halves, norm_max) = halves_of(&numbers, dimensions, ids.len());
+                if measure != VectorMeasure::L2 {
+                    halves.fill(0.0);
+                }
                 for (panels, count) in panels.iter().zip(&counts) {
                     halves[panels.start * PANEL + count..panels.end * PANEL].fill(f32::INFINITY);
                 }
@@ -100,9 +116,12 @@ impl Lists {
             }
             Some(_) => Held::Codes(bytes),
         };
-        let centroids = Panels::new(quantizers.centroids(), dimensions, None);
+        let centroids = match measure {
+            VectorMeasure::L2 => Panels::new(quantizers.centroids(), dimensions, None),
+            _ => Panels::of_products(quantizers.centroids(), dimensions),
+        };
         let (path, number) = (path.to_owned(), new_number());
-        Ok(Self { path, number, quantizers, centroids, panels, counts, ids, objects, held })
+        Ok(Self { path, number, measure, quantizers, centroids, panels, counts, ids, objects, held })
     }
 
     /// The file.
@@ -113,6 +132,11 @@ impl Lists {
     /// Unique in this process, also over time.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Prepares queries for all that follows: normalises them for the cosine.
+    pub fn prepare(&self, queries: &mut [f32]) {
+        normalise_for(self.measure, queries, self.quantizers.dimensions());
     }
 
     /// The centroids and the codebook.
@@ -146,8 +170,8 @@ impl Lists {
         self.ids[place as usize]
     }
 
-    /// The `probes` lists whose centroids are nearest to each of some queries, with their squared distances, the nearest
-    /// first; equal distances go by list.
+    /// The `probes` lists whose centroids are nearest to each of some [prepared](Lists::prepare) queries, with their distances,
+    /// the nearest first; equal distances go by list.
     ///
     /// # Panics
     /// When these are no whole queries of the lists' dimensions.
@@ -157,10 +181,11 @@ impl Lists {
         let mut lists: Vec<_> = each().map(|query| centroids.shortlist(query, probes)).collect();
         centroids.scan(CodePath::detect(), queries, &mut lists, 0);
         let centroid = |list: u32| &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
-        each().zip(lists).map(|(query, list)| list.ranked(|list| squared_l2(query, centroid(list)))).collect()
+        let distance = |query: &[f32], list: u32| self.measure.between(query, centroid(list));
+        each().zip(lists).map(|(query, list)| list.ranked(|list| distance(query, list))).collect()
     }
 
-    /// An empty shortlist of the `k` objects nearest to a query. By rows it keeps all that may be among them; by codes, the
+    /// An empty shortlist of the `k` objects nearest to a [prepared](Lists::prepare) query. By rows it keeps all that may be among them; by codes, the
     /// k least sums.
     ///
     /// # Panics
@@ -172,7 +197,7 @@ impl Lists {
         }
     }
 
-    /// Offers the objects of a list to the shortlists of some queries.
+    /// Offers the objects of a list to the shortlists of some [prepared](Lists::prepare) queries.
     ///
     /// # Panics
     /// When there is no such list, or not a shortlist for each query.
@@ -187,13 +212,20 @@ impl Lists {
                 let codes = Codes { parts: codebook.parts(), bits: codebook.bits(), rows: count, bytes };
                 let centroid = &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
                 let mut terms = vec![0.0; codebook.tables_len()];
-                codebook.terms(path, centroid, &mut terms);
+                if self.measure != VectorMeasure::InnerProduct {
+                    codebook.terms(path, centroid, &mut terms);
+                }
                 let mut tables = terms.clone();
                 for (query, shortlist) in queries.chunks_exact(dimensions).zip(shortlists) {
                     codebook.products(path, query, &mut tables);
                     tables.iter_mut().zip(&terms).for_each(|(x, y)| *x += y);
-                    let distance = squared_l2(query, centroid) as f32;
-                    scan(path, codes, &tables, distance, shortlist, first);
+                    // Inner products are those of the centroid and of the difference, both times -2. Normalised vectors are
+                    // compared by l2: the square of what a code stands for corrects for the part that it lost.
+                    let base = match self.measure {
+                        VectorMeasure::L2 | VectorMeasure::Cosine => squared_l2(query, centroid),
+                        _ => -2.0 * inner_product(query, centroid),
+                    };
+                    scan(path, codes, &tables, base as f32, shortlist, first);
                 }
             }
             _ => self.rows_of(panels, count).scan(path, queries, shortlists, first),

@@ -9,10 +9,11 @@ use arrow_schema::Metadata;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::panels::PANEL;
 use boxwork_kernels::product::pack;
+use boxwork_kernels::vector::VectorMeasure;
 
 use super::super::object_store::real_path;
 use super::super::packed_file::{PackedError, PackedWriter};
-use super::{ListsError, Quantizers, layout, vectors};
+use super::{ListsError, Quantizers, layout, measure, vectors_for};
 use crate::space::Space;
 use crate::store::Store;
 
@@ -38,7 +39,7 @@ pub fn write(
     assigned: &Assigned,
     interrupt: Interrupt<'_>,
 ) -> Result<u64, ListsError> {
-    let store = space.store();
+    let (store, measure) = (space.store(), measure(&**space)?);
     let (found, objects) = (assigned.ids.len() as u64, store.objects_count());
     let is_whole = store.among(0..store.ids_count()).eq(assigned.ids.iter().copied())
         && assigned.lists.len() == assigned.ids.len()
@@ -46,7 +47,7 @@ pub fn write(
     if !is_whole {
         return Err(ListsError::Incomplete { path: path.to_owned(), found, objects });
     }
-    let of = |error: PackedError| ListsError::of(error, store.path(), path);
+    let of = |error: PackedError| ListsError::of(error, measure, store.path(), path);
     let whole = real_path(path);
     let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
     let held_bytes = layout::held_bytes(dimensions, coding, parts);
@@ -54,7 +55,7 @@ pub fn write(
         (layout::FORMAT_KEY, layout::FORMAT.to_owned()),
         (layout::VERSION_KEY, layout::VERSION.to_owned()),
         (layout::STORE_KEY, store.fingerprint().to_owned()),
-        (layout::MEASURE_KEY, layout::MEASURE.to_owned()),
+        (layout::MEASURE_KEY, space.measure()),
         (layout::DIMENSIONS_KEY, dimensions.to_string()),
         (layout::CODING_KEY, coding.name().to_owned()),
         (layout::PARTS_KEY, parts.to_string()),
@@ -68,7 +69,7 @@ pub fn write(
         if interrupt() {
             return Err(ListsError::Cancelled);
         }
-        file.write(batch(&**store, quantizers, assigned, panels, held_bytes)?).map_err(of)?;
+        file.write(batch((&**store, measure), quantizers, assigned, panels, held_bytes)?).map_err(of)?;
     }
     store.confirm()?;
     file.finish(layout::notes(quantizers)).map_err(of)?;
@@ -88,7 +89,7 @@ fn panels(assigned: &Assigned, lists: usize) -> Vec<(u32, Vec<usize>)> {
 
 /// The columns of some panels.
 fn batch(
-    store: &dyn Store,
+    (store, measure): (&dyn Store, VectorMeasure),
     quantizers: &Quantizers,
     assigned: &Assigned,
     panels: &[(u32, Vec<usize>)],
@@ -104,7 +105,7 @@ fn batch(
         match quantizers.coding().bits() {
             None => {
                 store.bring_in(&ids)?;
-                let rows = vectors(store, &ids)?;
+                let rows = vectors_for(measure, store, &ids, dimensions)?;
                 let mut panel = vec![0.0f32; dimensions * PANEL];
                 for (row, numbers) in rows.chunks_exact(dimensions).enumerate() {
                     numbers.iter().enumerate().for_each(|(j, x)| panel[j * PANEL + row] = *x);
