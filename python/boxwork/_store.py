@@ -417,7 +417,7 @@ class Vectors(Store):
 
     The rows of `table` are the vectors. A C-contiguous array of float32 is used where it is, so do not write to it
     while the vectors are in use; any other is copied once. Without `names` the vectors are named by their row numbers.
-    `metric` is l2, l1, linf, lp (with `p`) or canberra.
+    `metric` is l2, ip, cosine, l1, linf, lp (with `p`) or canberra. Distances by ip are negated inner products.
     """
 
     def __init__(

@@ -17,7 +17,8 @@
 //!
 //! Invariant: the f64 distance lies within the bounds, for every row and query. The numbers of a row are f32, `h` rounded up,
 //! and `SLACK` of the squared norms and of the shift covers all roundings but those of inner products in f64, which are
-//! relative to the norms with the centre. Numbers that are not finite bound nothing.
+//! relative to the norms with the centre. Numbers that are not finite bound nothing, and neither do those whose squares would
+//! leave f32: rows with a number beyond `LARGE`, and queries with none but below `SMALL` or one beyond `LARGE`.
 
 mod query;
 mod nearest;
@@ -40,6 +41,12 @@ pub const GROUP: usize = 16;
 pub const NUMBERS_PER_WORD: usize = 8;
 /// The relative error of squared bounds: 32 roundings of f32.
 pub(super) const SLACK: f64 = 1.0 / (1 << 19) as f64;
+/// Larger numbers, less the centre, are not bounded: 2^16 squares of this one fit f32.
+pub(super) const LARGE: f64 = (1_u64 << 50) as f64;
+/// Queries of smaller numbers, less the centre, are not bounded: of the square of this one `SLACK` is a normal number of f32.
+pub(super) const SMALL: f64 = 1.0 / (1_u64 << 50) as f64;
+/// Numbers of f32 below the normal ones are off by less than this.
+pub(super) const TINY: f64 = 1.0 / (1_u128 << 127) as f64 / (1 << 16) as f64;
 /// The whole number of a code of 8 bits that stands for zero.
 pub(super) const ZERO_8: i32 = 128;
 /// That of a code of 4 bits, doubled: between 7 and 8.
@@ -176,7 +183,9 @@ impl Encoder {
         let largest =
             moved.iter().fold(0.0_f64, |largest, x| if x.abs() <= largest { largest } else { x.abs() });
         let step = largest / 127.5;
-        let byte = |x: f64| match step > 0.0 && step.is_finite() {
+        // A row that is not bounded has numbers that are none.
+        let moved = if largest <= LARGE { moved } else { vec![f64::NAN; moved.len()] };
+        let byte = |x: f64| match step > 0.0 && largest <= LARGE {
             true => (x / step + f64::from(ZERO_8)).round().clamp(0.0, 255.0) as u8,
             false => ZERO_8 as u8,
         };
@@ -285,7 +294,8 @@ impl Codes {
         assert_eq!(count, self.encoder.words(), "the words of a row");
         let last = &self.triples[self.triples.len() - 1];
         let norm = f64::from(last[1][row]).hypot(f64::from(last[2][row])) * (1.0 + SLACK);
-        self.norm_max = if norm <= self.norm_max { self.norm_max } else { norm };
+        // A row of no numbers passes whatever the largest norm is.
+        self.norm_max = if norm > self.norm_max { norm } else { self.norm_max };
         self.len += 1;
     }
 

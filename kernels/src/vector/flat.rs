@@ -16,6 +16,10 @@ use crate::with_numbers;
 
 /// The unit roundoff of f32.
 const UNIT: f64 = 1.0 / (1 << 24) as f64;
+/// Rows of smaller squared norms, and those of norms as large as these are small, have no cosines in f32.
+const SQUARE_MIN: f64 = 1.0 / (1_u128 << 100) as f64 / (1_u128 << 100) as f64;
+/// From this square of norms on, products and squares may leave f32.
+const SQUARE_MAX: f64 = 1e37;
 /// Rows that all panels take while they are in the cache.
 const BLOCK_ROWS: usize = 96;
 
@@ -92,11 +96,17 @@ impl FlatQueries {
         let relative = 1.01 * steps * UNIT / (1.0 - steps * UNIT);
         // Products that are too small for normal numbers are off by 2^-149 each.
         let tiny = self.dimensions as f64 * 2.0_f64.powi(-148);
+        // Numbers whose products leave f32 have no values: every row is ranked.
+        let is_large = !((self.norms[query] + norm_max).powi(2) < SQUARE_MAX);
         match self.measure {
             VectorMeasure::Cosine => relative + tiny.max(1e-30),
+            _ if is_large => f64::INFINITY,
             VectorMeasure::InnerProduct => 2.0 * relative * self.norms[query] * norm_max + tiny,
             VectorMeasure::L2 => {
-                2.0 * relative * self.norms[query] * norm_max + 4.0 * UNIT * norm_max * norm_max + tiny
+                // Of distances that differ less than f64 tells, ids decide: roundings of the distance are errors too.
+                let ranked = steps * f64::EPSILON * (self.norms[query] + norm_max).powi(2);
+                let square = 4.0 * UNIT * norm_max * norm_max;
+                2.0 * relative * self.norms[query] * norm_max + square + ranked + tiny
             }
         }
     }
@@ -157,8 +167,12 @@ impl FlatQueries {
         match self.measure {
             VectorMeasure::L2 => (square as f32, 2.0),
             VectorMeasure::InnerProduct => (0.0, 2.0),
-            VectorMeasure::Cosine if square > 0.0 => (0.0, (1.0 / square.sqrt()) as f32),
-            VectorMeasure::Cosine => (0.0, 0.0),
+            VectorMeasure::Cosine if square == 0.0 => (0.0, 0.0),
+            VectorMeasure::Cosine if (SQUARE_MIN..=1.0 / SQUARE_MIN).contains(&square) => {
+                (0.0, (1.0 / square.sqrt()) as f32)
+            }
+            // Products of such numbers leave f32: the row is ranked whatever its value.
+            VectorMeasure::Cosine => (f32::NAN, 0.0),
         }
     }
 }

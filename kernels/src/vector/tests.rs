@@ -58,7 +58,8 @@ fn a_scan_finds_the_nearest_on_every_path_for_every_measure_and_shape() {
                 let rows = rows(&mut random, count, dimensions);
                 for queries in [1, 3, 17, 70] {
                     let measure = MEASURES[random.idx(3)];
-                    let (k, scale) = (1 + random.idx(40), [1.0, 1e-3, 3e12][random.idx(3)]);
+                    let scale = [1.0, 1e-3, 3e12, 1e36, 1e-36, 1e-42][random.idx(6)];
+                    let k = 1 + random.idx(40);
                     let rows: Vec<f32> = rows.iter().map(|number| number * scale).collect();
                     let asked: Vec<Vec<f32>> = (0..queries)
                         .map(|_| match count > 0 && random.below(2) == 0 {

@@ -61,7 +61,10 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     ],
     inputs: INPUTS,
     outputs: OUTPUTS,
-    check: Some(check_range),
+    check: Some(|arguments, resources| {
+        resources::check_measure(arguments, resources)?;
+        check_range(arguments, resources)
+    }),
     example: "nearest: {kind: nearest_vectors, space: space, codes: base.codes.arrow, k: 10}",
     share: Some(|bind| {
         let space = resources::space(bind)?;

@@ -47,6 +47,7 @@ pub static WRITE_CODES: OperatorSpec = OperatorSpec {
         ),
     ],
     example: "codes: {kind: write_codes, space: space, levels: planes, out: base.codes.arrow}",
+    check: Some(resources::check_measure),
     ..OperatorSpec::new("write_codes", "Writes the codes of a store of vectors.", Kind::Stateful, make)
 };
 

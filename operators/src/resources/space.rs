@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use boxwork_kernels::distance::Properties;
+use boxwork_kernels::vector::VectorMeasure;
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 use boxwork_stores::space::{SharedSpace, Space};
 use boxwork_stores::spaces::{self, DISTANCE_NAMES_OR_AUTO, DistanceOptions};
+use boxwork_stores::vector_codes::CodesError;
 
 const OBJECTS: Parameter = super::store_parameter("the objects");
 
@@ -126,6 +128,18 @@ fn properties_of(
     // An unsound space has its own fault, and a request may still give the distance.
     let properties = options.properties().ok().flatten()?;
     Some((options, properties))
+}
+
+/// Checks that the space that a box names has a measure of vectors, if its distance is known: l2, ip or cosine.
+pub(crate) fn check_measure(
+    arguments: &Arguments,
+    resources: &dyn Fn(&str) -> Option<Arguments>,
+) -> Result<(), String> {
+    let options = properties_of(arguments, resources).map(|(options, _)| options.text());
+    match options.filter(|text| VectorMeasure::named(text).is_none()) {
+        Some(measure) => Err(CodesError::NoCodes { measure }.to_string()),
+        None => Ok(()),
+    }
 }
 
 /// Checks that an index of pivots or of balls is sound for the space that a box or a resource names.

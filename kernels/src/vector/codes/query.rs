@@ -1,7 +1,7 @@
 //! A query in whole numbers, and the bounds of one row in f64.
 
 use super::super::measure::{VectorMeasure, inner_product};
-use super::{Encoder, NUMBERS_PER_WORD, SLACK, Triple, ZERO_4, ZERO_8};
+use super::{Encoder, LARGE, NUMBERS_PER_WORD, SLACK, SMALL, TINY, Triple, ZERO_4, ZERO_8};
 
 /// The largest weight of a byte.
 const BYTE_MAX: f64 = 127.0;
@@ -66,8 +66,8 @@ impl CodeQuery {
         }
         let mut whole = whole;
         whole.resize(whole.len().next_multiple_of(NUMBERS_PER_WORD), 0);
-        let is_finite = scale.is_finite() && largest.is_finite() && square.is_finite();
-        let scale = if is_finite { scale } else { f64::NAN };
+        let has_bounds = largest == 0.0 || (SMALL..=LARGE).contains(&largest);
+        let scale = if has_bounds { scale } else { f64::NAN };
         let error = error.sqrt() * (1.0 + SLACK) + largest * 1e-12;
         let measure = encoder.measure();
         let (middle, far) = match measure {
@@ -101,14 +101,15 @@ impl CodeQuery {
             VectorMeasure::InnerProduct => {
                 let (norm, shift) = (norm.sqrt() * (1.0 + SLACK), f64::from(shift));
                 let roundings = slack + SLACK * shift.abs() + self.far.1 * (norm + self.far.0);
-                let off = rest * height + self.error * norm + roundings;
+                let off = rest * height + self.error * norm + roundings + TINY * (1.0 + self.square.sqrt());
                 let middle = -along * a - self.middle - shift;
                 (middle - off, middle + off)
             }
             measure => {
                 let middle = self.square + norm - 2.0 * along * a;
-                let lower = (middle - 2.0 * rest * height - slack).max(0.0).sqrt() - self.error;
-                let upper = (middle + 2.0 * rest * height + slack).sqrt() + self.error;
+                let error = self.error + TINY;
+                let lower = (middle - 2.0 * rest * height - slack).max(0.0).sqrt() - error;
+                let upper = (middle + 2.0 * rest * height + slack).sqrt() + error;
                 match measure {
                     // Of normalised vectors the squared distance is twice that of the cosine.
                     VectorMeasure::Cosine => {
@@ -137,10 +138,11 @@ impl CodeQuery {
                 } else {
                     range
                 };
-                let reach = range + self.error;
+                let reach = range + self.error + TINY;
                 reach * reach * (1.0 + SLACK) - self.square * (1.0 - SLACK)
             }
         };
+        let limit = limit + TINY * (1.0 + self.square.sqrt());
         let near = limit as f32;
         match limit.is_nan() {
             true => f32::INFINITY,

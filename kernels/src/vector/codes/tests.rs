@@ -32,7 +32,7 @@ fn codes(encoder: Encoder, rows: &[f32], dimensions: usize) -> Codes {
 /// Random rows, or near-duplicates far from the origin, or with constant columns, or of very different sizes.
 fn hard(random: &mut Random, count: usize, dimensions: usize) -> Vec<f32> {
     let mut rows = rows(random, count, dimensions);
-    match random.below(5) {
+    match random.below(6) {
         0 => rows.iter_mut().for_each(|x| *x = 5000.0 + *x / 4096.0),
         1 => rows.chunks_exact_mut(dimensions).for_each(|row| row[0] = 77.0),
         2 => {
@@ -42,6 +42,11 @@ fn hard(random: &mut Random, count: usize, dimensions: usize) -> Vec<f32> {
             }
         }
         3 => rows.iter_mut().for_each(|x| *x = x.max(0.0) + random.normal_f32()),
+        4 => {
+            // At the ends of f32, where its squares and products leave it.
+            let scale = [1e36, 1e17, 1e-20, 1e-42][random.idx(4)];
+            rows.iter_mut().for_each(|x| *x *= scale);
+        }
         _ => {}
     }
     rows
