@@ -281,6 +281,9 @@ fn an_index_of_pivots_or_balls_is_refused_with_the_inequality_and_a_way_out() {
         .expect("a disk");
     assert!(fails(at, &run, 1).contains("`root: true`"));
     ok(at, &[&run[..], &["--set", "root=true"]].concat());
+    let by_ip: Vec<&str> =
+        run.iter().map(|word| if *word == "distance=cosine" { "distance=ip" } else { word }).collect();
+    assert!(fails(at, &by_ip, 1).contains("ip does not obey the triangle"));
     let said = fails(at, &["search", "--store", "v.arrow", "--query", "7", "--distance", "ip", "--root"], 1);
     assert!(said.contains("ip is negative for similar objects"), "{said}");
 }
