@@ -105,7 +105,7 @@ impl World {
 fn marks(objects: u64, session: usize, rounds: usize) -> Value {
     let mark = |nth: usize| {
         let id = (session as u64 * 7919 + nth as u64 * 104_729) % objects;
-        Value::Text(format!("#{id}={}", u8::from(nth % NEW == 0)))
+        Value::Text(format!("#{id}={}", u8::from(nth.is_multiple_of(NEW))))
     };
     Value::List((0..rounds * NEW).map(mark).collect())
 }
