@@ -18,7 +18,7 @@ const PANELS_MAX: usize = 64;
 pub(crate) struct Candidate {
     pub(crate) query: u32,
     pub(crate) row: u32,
-    pub(super) score: f32,
+    pub(crate) score: f32,
 }
 
 /// Collects the rows that may be nearest to each of some queries.
@@ -83,7 +83,7 @@ impl Work for Nearest<'_> {
 
 /// Appends the rows with scores within the limit.
 #[inline(always)]
-fn collect<L: Lanes>(
+pub(super) fn collect<L: Lanes>(
     lanes: L,
     scores: &[f32],
     limit: f32,
