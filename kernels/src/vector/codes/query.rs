@@ -1,6 +1,7 @@
 //! A query in whole numbers, and the bounds of one row in f64.
 
 use super::super::measure::VectorMeasure;
+use super::scan::WORDS;
 use super::{Encoder, NUMBERS_PER_WORD, SLACK, Triple, ZERO_4, ZERO_8};
 
 /// The largest weight of a byte.
@@ -18,8 +19,8 @@ pub struct CodeQuery {
     pub(super) high: Vec<i8>,
     /// The low bytes of a fine query.
     pub(super) low: Vec<i8>,
-    /// The whole numbers, filled up with zeros to words of a plane.
-    pub(super) whole: Vec<i32>,
+    /// The whole numbers of a fine query by their place in a word of a plane: one for each word, then zeros.
+    pub(super) by_place: [Vec<i32>; NUMBERS_PER_WORD],
     /// The sums of these bytes.
     pub(super) sums: [i64; 2],
     /// The squared norm of the query in whole numbers, times the step squared.
@@ -59,12 +60,21 @@ impl CodeQuery {
             square += near * near;
             error += (x - near) * (x - near);
         }
-        let mut whole = whole;
-        whole.resize(whole.len().next_multiple_of(NUMBERS_PER_WORD), 0);
+        let by_place = std::array::from_fn(|place| {
+            // The low half of byte `n` has number `n` of the eight, the high half number `n + 4`.
+            let number = place / 2 + place % 2 * (NUMBERS_PER_WORD / 2);
+            let mut weights: Vec<i32> = whole
+                .chunks(NUMBERS_PER_WORD)
+                .take(if fine { usize::MAX } else { 0 })
+                .map(|numbers| numbers.get(number).copied().unwrap_or_default())
+                .collect();
+            weights.resize(weights.len().next_multiple_of(WORDS), 0);
+            weights
+        });
         let is_finite = scale.is_finite() && largest.is_finite() && square.is_finite();
         let scale = if is_finite { scale } else { f64::NAN };
         let error = error.sqrt() * (1.0 + SLACK) + largest * 1e-12;
-        Self { measure: encoder.measure(), scale, high, low, whole, sums, square, error }
+        Self { measure: encoder.measure(), scale, high, low, by_place, sums, square, error }
     }
 
     /// The part along a code, from the sum of products with the bytes of a row.
