@@ -89,8 +89,8 @@ pub(super) fn by_list(probes: &Probes) -> Vec<(u32, usize)> {
     pairs
 }
 
-/// Offers a list to the shortlists of some queries.
-pub(super) type ScanList<'a> = dyn FnMut(u32, &[f32], &mut [Shortlist]) + 'a;
+/// Offers a list to the shortlists of some queries: gets the list, and the places, numbers and shortlists of the queries.
+pub(super) type ScanList<'a> = dyn FnMut(u32, &[usize], &[f32], &mut [Shortlist]) + 'a;
 
 /// Offers lists to the shortlists of their queries.
 pub(super) fn scanned(
@@ -109,7 +109,7 @@ pub(super) fn scanned(
             together.extend_from_slice(&queries[place * dimensions..][..dimensions]);
             taken.push(std::mem::replace(&mut shortlists[*place], Shortlist::new(0, 0.0)));
         }
-        scan(group[0].0, &together, &mut taken);
+        scan(group[0].0, &places, &together, &mut taken);
         for (place, list) in places.into_iter().zip(taken) {
             shortlists[place] = list;
         }
@@ -139,18 +139,16 @@ pub(super) fn of_rows(bench: &Bench, arguments: &Arguments) {
                 let each = || queries.chunks_exact(dimensions);
                 let mut shortlists: Vec<Shortlist> =
                     each().map(|query| all.borrow().shortlist(query, K)).collect();
-                scanned(world, queries, &probes, &mut shortlists, &mut |list, queries, taken| {
+                scanned(world, queries, &probes, &mut shortlists, &mut |list, _, queries, taken| {
                     let (first, panels) = &panels[list as usize];
                     panels.borrow().scan(bench.path, queries, taken, *first);
                 });
-                let of = |(query, list): (&[f32], Shortlist)| {
-                    let found = list.ranked(|place| world.squared(query, places[place as usize]));
-                    let found =
-                        found.into_iter().map(|(square, place)| (square.sqrt(), places[place as usize]));
-                    let mut found: Vec<(f64, u32)> = found.collect();
-                    // Places are in the order of the lists, rows are not.
-                    found.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-                    found
+                let of = |(query, mut list): (&[f32], Shortlist)| {
+                    list.tighten();
+                    let rows: Vec<u32> =
+                        list.kept().iter().map(|(_, place)| places[*place as usize]).collect();
+                    let found = world.nearest_of(query, &rows, K).into_iter();
+                    found.map(|(square, row)| (square.sqrt(), row)).collect()
                 };
                 each().zip(shortlists).map(of).collect()
             })

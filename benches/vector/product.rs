@@ -4,7 +4,7 @@ use std::fs;
 
 use boxwork_kernels::distance::squared_l2;
 use boxwork_kernels::panels::Shortlist;
-use boxwork_kernels::product::{Bits, Codebook, Codes, pack, scan};
+use boxwork_kernels::product::{Bits, Codebook, Codes, Scanner, pack};
 use boxwork_kernels::vector::VectorMeasure;
 
 use super::contest::{Bench, Limit, Other, Work, pieces, shared};
@@ -68,11 +68,11 @@ fn full(bench: &Bench, row: &'static str, kind: &str, parts: usize, bits: Bits, 
     let queries = world.each_query();
     let search = || {
         shared(bench.threads, queries.len(), |part| {
-            let mut tables = vec![0.0; codebook.tables_len()];
+            let (mut tables, mut scanner) = (vec![0.0; codebook.tables_len()], Scanner::new(bench.path));
             let search = |query: &&[f32]| -> Vec<u32> {
                 codebook.tables(bench.path, query, &mut tables);
                 let mut list = Shortlist::new(K, 0.0);
-                scan(bench.path, codes, &tables, 0.0, &mut list, 0);
+                scanner.scan(codes, &tables, 0.0, &mut list, 0);
                 list.by_score().into_iter().map(|(_, row)| row).collect()
             };
             queries[part].iter().map(search).collect()
@@ -149,25 +149,29 @@ fn of_lists(
             let queries = &world.queries[part.start * dimensions..part.end * dimensions];
             let probes = lists.nearest(bench, queries, probes);
             let mut shortlists = vec![Shortlist::new(kept, 0.0); part.len()];
-            let mut tables = [vec![0.0; codebook.tables_len()], vec![0.0; codebook.tables_len()]];
-            scanned(world, queries, &probes, &mut shortlists, &mut |list, queries, taken| {
-                let [terms, tables] = &mut tables;
+            let size = codebook.tables_len();
+            let (mut terms, mut tables) = (vec![0.0; size], vec![0.0; size]);
+            let (mut products, mut scanner) = (vec![0.0; part.len() * size], Scanner::new(bench.path));
+            for (query, products) in queries.chunks_exact(dimensions).zip(products.chunks_exact_mut(size)) {
+                codebook.products(bench.path, query, products);
+            }
+            scanned(world, queries, &probes, &mut shortlists, &mut |list, places, queries, taken| {
                 let (first, bytes) = &packed[list as usize];
                 let codes = Codes { parts, bits, rows: lists.rows[list as usize].len(), bytes };
                 let centroid = lists.centroid(list, dimensions);
-                codebook.terms(bench.path, centroid, terms);
-                for (query, shortlist) in queries.chunks_exact(dimensions).zip(taken) {
-                    codebook.products(bench.path, query, tables);
-                    tables.iter_mut().zip(&*terms).for_each(|(x, y)| *x += y);
-                    scan(bench.path, codes, tables, squared_l2(query, centroid) as f32, shortlist, *first);
+                codebook.terms(bench.path, centroid, &mut terms);
+                for ((query, place), shortlist) in queries.chunks_exact(dimensions).zip(places).zip(taken) {
+                    let both = products[place * size..][..size].iter().zip(&terms);
+                    tables.iter_mut().zip(both).for_each(|(sum, (x, y))| *sum = x + y);
+                    scanner.scan(codes, &tables, squared_l2(query, centroid) as f32, shortlist, *first);
                 }
             });
             let rank = |(query, list): (&[f32], Shortlist)| -> Vec<u32> {
                 let mut found: Vec<u32> =
                     list.by_score().into_iter().map(|(_, place)| places[place as usize]).collect();
                 if is_refined {
-                    found.sort_by_cached_key(|row| (world.squared(query, *row).to_bits(), *row));
-                    found.truncate(REFINED.0);
+                    let nearest = world.nearest_of(query, &found, REFINED.0).into_iter();
+                    found = nearest.map(|(_, row)| row).collect();
                 }
                 found
             };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::distance::squared_l2;
+use boxwork_kernels::distance::{squared_l2_of, squared_l2_on};
 use boxwork_kernels::vector::generate::Generator;
 use boxwork_kernels::vector::{FlatQueries, Nearest, VectorMeasure, VectorRef};
 
@@ -204,8 +204,18 @@ impl World {
         hits.count() as f64 / truth.len() as f64
     }
 
+    /// The k nearest of some rows, with squared distances.
+    pub(super) fn nearest_of(&self, query: &[f32], rows: &[u32], k: usize) -> Vec<(f64, u32)> {
+        let mut squares = Vec::with_capacity(rows.len());
+        squared_l2_of(CodePath::detect(), query, &self.rows, rows, &mut squares);
+        let mut found: Vec<(f64, u32)> = squares.into_iter().zip(rows.iter().copied()).collect();
+        found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        found.truncate(k);
+        found
+    }
+
     /// The squared distance of a query from a row.
     pub(super) fn squared(&self, query: &[f32], row: u32) -> f64 {
-        squared_l2(query, self.row(row))
+        squared_l2_on(CodePath::detect(), query, self.row(row))
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 
 use crate::CodePath;
-use crate::distance::squared_l2;
+use crate::distance::squared_l2_on;
 use crate::panels::{Candidate, Coded, CodedQueries, Panels};
 
 /// Rows whose candidates are kept at a time.
@@ -74,7 +74,7 @@ impl<'a> Assigner<'a> {
                 self.panels().borrow().nearest(path, rows, &mut found);
                 for candidates in found.chunk_by(|a, b| a.query == b.query) {
                     let each = candidates.iter().map(|candidate| candidate.row);
-                    assigned.push(self.nearest(rows, candidates[0].query, each, NONE));
+                    assigned.push(self.nearest(path, rows, candidates[0].query, each, NONE));
                 }
                 continue;
             };
@@ -82,14 +82,14 @@ impl<'a> Assigner<'a> {
             so_far.extend(
                 (0..)
                     .zip(earlier)
-                    .map(|(row, centroid)| self.nearest(rows, row, [*centroid].into_iter(), NONE)),
+                    .map(|(row, centroid)| self.nearest(path, rows, row, [*centroid].into_iter(), NONE)),
             );
             known.clear();
             known.extend(so_far.iter().map(|(_, square)| square.sqrt()));
             codes.nearest(path, rows, &known, &mut queries, &mut found);
             for candidates in found.chunk_by(|a, b| a.query == b.query) {
                 let so_far = so_far.get(candidates[0].query as usize).copied().unwrap_or(NONE);
-                assigned.push(self.nearest_coded(rows, candidates, codes, &queries, so_far));
+                assigned.push(self.nearest_coded(path, rows, candidates, codes, &queries, so_far));
             }
             if found.len() * LEFT_MAX > rows.len() / dimensions * (self.centroids.len() / dimensions) {
                 coded = None;
@@ -101,6 +101,7 @@ impl<'a> Assigner<'a> {
     /// The nearest of some centroids, or the one so far.
     fn nearest(
         &self,
+        path: CodePath,
         rows: &[f32],
         query: u32,
         centroids: impl Iterator<Item = u32>,
@@ -109,7 +110,7 @@ impl<'a> Assigner<'a> {
         let row = &rows[query as usize * self.dimensions..][..self.dimensions];
         for number in centroids {
             let centroid = &self.centroids[number as usize * self.dimensions..][..self.dimensions];
-            let distance = squared_l2(row, centroid);
+            let distance = squared_l2_on(path, row, centroid);
             if (distance, number) < (nearest.1, nearest.0) {
                 nearest = (number, distance);
             }
@@ -121,6 +122,7 @@ impl<'a> Assigner<'a> {
     /// others.
     fn nearest_coded(
         &self,
+        path: CodePath,
         rows: &[f32],
         candidates: &[Candidate],
         coded: &Coded,
@@ -133,7 +135,7 @@ impl<'a> Assigner<'a> {
         }
         let mut nearest = so_far;
         if first.row != so_far.0 {
-            nearest = self.nearest(rows, query, [first.row].into_iter(), so_far);
+            nearest = self.nearest(path, rows, query, [first.row].into_iter(), so_far);
         }
         if candidates.len() == 1 {
             return nearest;
@@ -141,7 +143,7 @@ impl<'a> Assigner<'a> {
         let limit = coded.limit_within(queries, query, nearest.1.sqrt());
         let is_left =
             |other: &&Candidate| other.score <= limit && ![first.row, so_far.0].contains(&other.row);
-        self.nearest(rows, query, candidates.iter().filter(is_left).map(|other| other.row), nearest)
+        self.nearest(path, rows, query, candidates.iter().filter(is_left).map(|other| other.row), nearest)
     }
 
     fn panels(&self) -> &Panels {

@@ -49,8 +49,12 @@ impl Work for Nearest<'_> {
                 for (panel, numbers) in numbers.chunks_exact(size).enumerate() {
                     for column in (0..PANEL).step_by(VECTORS * L::COUNT) {
                         let place = panel * PANEL + column;
-                        let sums =
-                            scores(lanes, queries, &numbers[column..], load_two(lanes, &halves[place..]));
+                        let sums = scores::<L, QUERIES>(
+                            lanes,
+                            queries,
+                            &numbers[column..],
+                            load_two(lanes, &halves[place..]),
+                        );
                         for (query, sums) in sums.iter().enumerate() {
                             let to = &mut buffer[query * rows + place..];
                             for (v, sum) in sums.iter().enumerate() {
