@@ -85,7 +85,7 @@ pub fn k_means(
     let count = rows.len() / dimensions;
     assert!(count.max(start.len() / dimensions) < u32::MAX as usize, "rows have numbers of 32 bits");
     let mut done = Clustering { centroids: start, objectives: Vec::new(), is_settled: false, splits: 0 };
-    let centre = update::centre(rows, dimensions);
+    let centre = assign::centre(rows, dimensions);
     let what = || format!("the clusters of {count} rows");
     let mut clusters = filled(count, u32::MAX, what, "take fewer rows")?;
     let mut random = Random::mixed(options.seed ^ 0x6b6d);

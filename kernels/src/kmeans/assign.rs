@@ -1,7 +1,7 @@
 //! The nearest centroid of each row.
 //!
 //! Two ways leave few centroids of a row, among which its nearest is found in f64: scores in f32, or distances of whole numbers
-//! where vector units multiply bytes.
+//! where vector units multiply bytes (docs/decisions/104).
 
 use std::sync::OnceLock;
 
@@ -157,10 +157,20 @@ impl<'a> Assigner<'a> {
             return None;
         }
         let coded = self.coded.get_or_init(|| {
-            let own = || super::update::centre(self.centroids, dimensions);
-            let centre = self.centre.clone().unwrap_or_else(own);
-            Coded::new(path, self.centroids, dimensions, &centre)
+            let own = || centre(self.centroids, dimensions);
+            let middle = self.centre.clone().unwrap_or_else(own);
+            Coded::new(path, self.centroids, dimensions, &middle)
         });
         coded.as_ref()
     }
+}
+
+/// The mean of all rows, about: rows and centroids are taken relative to it.
+pub(super) fn centre(rows: &[f32], dimensions: usize) -> Vec<f32> {
+    let mut sums = vec![0.0f64; dimensions];
+    for row in rows.chunks_exact(dimensions) {
+        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
+    }
+    let count = (rows.len() / dimensions).max(1) as f64;
+    sums.into_iter().map(|sum| (sum / count) as f32).collect()
 }

@@ -12,16 +12,6 @@ const CLUSTERS_PER_PIECE: usize = 64;
 /// A split cluster's two centroids differ by this part of each number, with alternating signs (Johnson, Douze and Jegou 2017).
 const SPLIT: f32 = 1.0 / 1024.0;
 
-/// The mean of all rows, about: rows and centroids are taken relative to it.
-pub(super) fn centre(rows: &[f32], dimensions: usize) -> Vec<f32> {
-    let mut sums = vec![0.0f64; dimensions];
-    for row in rows.chunks_exact(dimensions) {
-        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
-    }
-    let count = (rows.len() / dimensions).max(1) as f64;
-    sums.into_iter().map(|sum| (sum / count) as f32).collect()
-}
-
 /// Replaces the centroid of each cluster that has rows by their mean, and returns the number of rows of each; `None` if
 /// cancelled.
 pub(super) fn means(

@@ -1,13 +1,14 @@
 //! A query in whole numbers, and the bounds of one row in f64.
 
 use super::super::measure::VectorMeasure;
-use super::scan::WORDS;
 use super::{Encoder, NUMBERS_PER_WORD, SLACK, Triple, ZERO_4, ZERO_8};
 
 /// The largest weight of a byte.
 const BYTE_MAX: f64 = 127.0;
 /// A fine weight is this many times its high byte, plus its low byte.
 pub(super) const HIGH: i32 = 128;
+/// Words of a plane whose products are added side by side.
+pub(super) const WORDS: usize = 16;
 
 /// A query less the centre, as whole numbers of a step.
 #[derive(Clone, Debug)]

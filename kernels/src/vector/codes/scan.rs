@@ -8,15 +8,13 @@ use super::super::integer::{BLOCK_ROWS, IntegerPath, Panel, Rows, Sink, Weights,
 use super::super::measure::VectorMeasure;
 use super::first_plane;
 use super::nearest::CodeNearest;
-use super::query::CodeQuery;
+use super::query::{CodeQuery, WORDS};
 use super::{Codes, GROUP, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
 use crate::CodePath;
 use crate::lanes::{Lanes, Work, run};
 
 /// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
 const SINGLE_MAX: usize = 3;
-/// Words whose products are added side by side.
-pub(super) const WORDS: usize = 16;
 
 /// Some queries over codes, packed for the instructions of one path.
 #[derive(Debug)]
