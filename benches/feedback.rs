@@ -17,6 +17,8 @@ mod fit;
 mod l1;
 #[path = "feedback/gpu.rs"]
 mod gpu;
+#[path = "feedback/exact.rs"]
+mod exact;
 
 use support::{Arguments, print_machine};
 
@@ -27,11 +29,23 @@ what=fit        the model of the marks: rounds=9
 what=sketch     sketches of signatures: frequencies=1024 centroids=23,81 rounds=9
 what=l1         L1 distances of vectors: objects=512 dimensions=4096 marks=128 rounds=9
 what=gpu        the pass and L1 distances on a device: objects=10000000 marks=60 vectors=120000 rounds=9 device=NUMBER
+what=exact      rounds of exact distances that a device computes: store=FILE rounds=7 workers=CORES device=NUMBER
 several, parted by commas; the default is pass,round,fit,sketch,l1";
 
 fn main() {
-    let names =
-        ["what", "objects", "marks", "rounds", "frequencies", "centroids", "dimensions", "vectors", "device"];
+    let names = [
+        "what",
+        "objects",
+        "marks",
+        "rounds",
+        "frequencies",
+        "centroids",
+        "dimensions",
+        "vectors",
+        "device",
+        "store",
+        "workers",
+    ];
     let arguments = Arguments::read(&names);
     let what = arguments.text("what").unwrap_or("pass,round,fit,sketch,l1").to_owned();
     if what == "help" {
@@ -48,6 +62,7 @@ fn main() {
             "sketch" => sketches::run(&arguments),
             "l1" => l1::run(&arguments),
             "gpu" => gpu::run(&arguments),
+            "exact" => exact::run(&arguments),
             other => {
                 eprintln!("what={other} is no question of this bench: what=help lists them");
                 std::process::exit(2);

@@ -14,6 +14,8 @@ mod client;
 mod world;
 #[path = "serve/quick.rs"]
 mod quick;
+#[path = "serve/round.rs"]
+mod round;
 #[path = "serve/users.rs"]
 mod users;
 #[path = "serve/overload.rs"]
@@ -35,6 +37,7 @@ const HELP: &str = "\
 what=page       first byte of the page: requests=2000
 what=thumbnails cached thumbnails: seconds=5
 what=health     /healthz while all slots compute: seconds=5
+what=round      a round of one user with many marks: marks=60 sessions=11
 what=users      16 users, each of whom asks for a round every second: seconds=20
 what=overload   four times the requests that the server can answer: seconds=20
 what=sessions   sessions made and ended: sessions=10000
@@ -44,15 +47,20 @@ all: objects=20000 workers=2 (slots), or store=FILE, and sketch=FILE for rounds 
 several, parted by commas; the default is all but click";
 
 fn main() {
-    let names =
-        ["what", "objects", "workers", "store", "sketch", "seconds", "requests", "sessions", "rounds"];
+    let names = [
+        "what", "objects", "workers", "store", "sketch", "seconds", "requests", "sessions", "rounds", "marks",
+    ];
     let arguments = Arguments::read(&names);
-    let what =
-        arguments.text("what").unwrap_or("page,thumbnails,health,users,overload,sessions,cut").to_owned();
+    let what = arguments
+        .text("what")
+        .unwrap_or("page,thumbnails,health,round,users,overload,sessions,cut")
+        .to_owned();
     if what == "help" {
         println!("{HELP}");
         return;
     }
+    // As `boxwork serve` does.
+    boxwork::serving::return_large_buffers();
     print_machine();
     let world = World::new(&arguments);
     println!("store       {}", world.about());
@@ -62,6 +70,7 @@ fn main() {
             "page" => quick::page(&world, &arguments),
             "thumbnails" => quick::thumbnails(&world, &arguments),
             "health" => quick::health(&world, &arguments),
+            "round" => round::run(&world, &arguments),
             "users" => users::run(&world, &arguments),
             "overload" => overload::run(&world, &arguments),
             "sessions" => lasting::sessions(&world, &arguments),

@@ -1,5 +1,6 @@
 //! `what=gpu`: the pass and the L1 distances on a device, from a block's submission to its results on the host.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
@@ -129,9 +130,15 @@ fn pass(arguments: &Arguments, (devices, device, is_gpu): (&Arc<Devices>, usize,
     }
 }
 
-/// Distances of vectors that stay on the device.
+/// Vectors of a block of L1 distances: while a block's distances come back, the device computes the next one.
+const BLOCK_VECTORS: usize = 16_384;
+
+/// Distances of some vectors, which stay on the device.
 struct Differences {
+    /// All vectors.
     objects: Arc<Vec<f32>>,
+    /// Those of the block.
+    range: Range<usize>,
     marks: Arc<Vec<f32>>,
     dimensions: usize,
     resource: u64,
@@ -140,14 +147,15 @@ struct Differences {
 
 impl Block for Differences {
     fn size(&self) -> u64 {
-        (self.objects.len() / self.dimensions) as u64
+        self.range.len() as u64
     }
 
     fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
-        let [objects, marks] = [&self.objects, &self.marks].map(|numbers| numbers.len() / self.dimensions);
-        let key = SharedKey { resource: self.resource, form: 0, part: 0 };
-        feed.shared_in_parts("objects", key, self.objects.len(), PART, |part, to: &mut [f32]| {
-            to.copy_from_slice(&self.objects[part * PART..][..to.len()]);
+        let (objects, marks) = (self.range.len(), self.marks.len() / self.dimensions);
+        let key = SharedKey { resource: self.resource, form: 0, part: self.range.start as u64 };
+        let numbers = &self.objects[self.range.start * self.dimensions..self.range.end * self.dimensions];
+        feed.shared_in_parts("objects", key, numbers.len(), PART, |part, to: &mut [f32]| {
+            to.copy_from_slice(&numbers[part * PART..][..to.len()]);
             Ok(())
         })?;
         feed.write("marks", self.marks.len(), |to| {
@@ -181,15 +189,22 @@ fn distances(arguments: &Arguments, (devices, device, is_gpu): (&Arc<Devices>, u
     );
     let (given, near) = (vectors(1, objects, dimensions), vectors(2, count, dimensions));
     let error = l1::Marks::new(&near, dimensions).relative_error();
-    let block = Differences {
-        objects: Arc::new(given),
-        marks: Arc::new(near),
+    let (given, near, resource) = (Arc::new(given), Arc::new(near), boxwork_stores::new_number());
+    let block = |first: usize| Differences {
+        objects: Arc::clone(&given),
+        range: first..objects.min(first + BLOCK_VECTORS),
+        marks: Arc::clone(&near),
         dimensions,
-        resource: boxwork_stores::new_number(),
+        resource,
         found: Vec::new(),
     };
-    let (mut done, _, _) = together(devices, device, vec![block]);
-    let off = check_l1(&done[0].objects, &done[0].marks, dimensions, &done[0].found, error);
+    let blocks = (0..objects).step_by(BLOCK_VECTORS).map(block).collect();
+    let (mut done, _, _) = together(devices, device, blocks);
+    let off = done.iter().map(|block| {
+        let numbers = &given[block.range.start * dimensions..block.range.end * dimensions];
+        check_l1(numbers, &near, dimensions, &block.found, error)
+    });
+    let off = off.fold(0.0, f64::max);
     let timed: Vec<(f64, f64)> = (0..rounds)
         .map(|_| {
             let (back, wall, kernels) = together(devices, device, std::mem::take(&mut done));

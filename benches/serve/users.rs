@@ -1,6 +1,7 @@
 //! `what=users`: users who judge a picture a second.
 
 use std::net::SocketAddr;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use super::client::{Connection, Counts, post};
@@ -16,9 +17,10 @@ pub fn run(world: &World, arguments: &Arguments) {
     println!("question    how long do {USERS} users wait, each of whom asks for a round every second?");
     let before = anonymous_bytes();
     let (counts, most) = anonymous_bytes_max(|| {
+        let all_have_begun = &Barrier::new(USERS);
         std::thread::scope(|scope| {
-            let users: Vec<_> =
-                (0..USERS).map(|seed| scope.spawn(move || user(world.at(), seed, time))).collect();
+            let user = |seed| scope.spawn(move || user(world.at(), seed, time, all_have_begun));
+            let users: Vec<_> = (0..USERS).map(user).collect();
             Counts::sum(users.into_iter().map(|user| user.join().expect("a user")))
         })
     });
@@ -34,14 +36,15 @@ pub fn run(world: &World, arguments: &Arguments) {
     verdict("memory beside mapped pages, MB", megabytes(most), 600.0, megabytes(most) <= 600.0);
 }
 
-/// Begins a session, and likes the first and dislikes the last of each round.
-fn user(at: SocketAddr, seed: usize, time: Duration) -> Counts {
+/// Begins a session, waits for the others, and then likes the first and dislikes the last of each round.
+fn user(at: SocketAddr, seed: usize, time: Duration, all_have_begun: &Barrier) -> Counts {
     let mut connection = Connection::new(at);
     let begin = format!("{{\"seed\":{seed},\"query\":[{{\"id\":{seed}}}]}}");
     let begun = connection.ask(&post("/v1/stores/objects/sessions", &begin));
     assert_eq!(begun.status, 201, "{}", String::from_utf8_lossy(&begun.body));
     let mut state = begun.json();
     let path = format!("/v1/sessions/{}/rounds", state["session"].as_str().expect("a name"));
+    all_have_begun.wait();
     let (begun, mut counts) = (Instant::now(), Counts::default());
     for second in 0..time.as_secs() as u32 {
         // Users do not click at the same moment.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 /// Part of the binary, so that it can be copied to another machine alone.
 const OPENCV: &str = include_str!("../peers/opencv.py");
+const FAISS: &str = include_str!("../peers/faiss_vectors.py");
 
 /// A peer that waits for questions.
 pub struct Peer {
@@ -20,16 +21,25 @@ pub struct Peer {
 impl Peer {
     /// Starts OpenCV with these arguments; if it is missing, prints what to install.
     pub fn opencv(arguments: &[&str]) -> Option<Self> {
+        let what = ["OpenCV with the contributed modules", "opencv-contrib-python-headless"];
+        Self::python(OPENCV, what, arguments, "1")
+    }
+
+    /// Starts Faiss with these arguments, on so many threads; if it is missing, prints what to install.
+    pub fn faiss(arguments: &[&str], threads: &str) -> Option<Self> {
+        Self::python(FAISS, ["Faiss with NumPy", "faiss-cpu"], arguments, threads)
+    }
+
+    /// Starts a script in Python, with the name of what it needs and the package that has it.
+    fn python(script: &str, [what, package]: [&str; 2], arguments: &[&str], threads: &str) -> Option<Self> {
         let python = std::env::var("BOXWORK_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let missing = |why: &str| {
-            println!("peer        NOT MEASURED: {python} has no OpenCV with the contributed modules ({why})");
-            println!(
-                "            pip install opencv-contrib-python-headless, or name another Python in BOXWORK_PYTHON"
-            );
+            println!("peer        NOT MEASURED: {python} has no {what} ({why})");
+            println!("            pip install {package}, or name another Python in BOXWORK_PYTHON");
         };
         let mut command = Command::new(&python);
-        command.arg("-c").arg(OPENCV).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut peer = match command.spawn() {
+        command.arg("-c").arg(script).args(arguments).env("OMP_NUM_THREADS", threads);
+        let mut peer = match command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
             Ok(child) => Self::of(child),
             Err(error) => {
                 missing(&error.to_string());
@@ -41,8 +51,8 @@ impl Peer {
             missing(first["why"].as_str().unwrap_or("no reason given"));
             return None;
         }
-        peer.name = first["name"].as_str().unwrap_or("OpenCV").to_owned();
-        println!("peer        {}, one thread, in a process of its own ({python})", peer.name);
+        peer.name = first["name"].as_str().unwrap_or(what).to_owned();
+        println!("peer        {}, threads: {threads}, in a process of its own ({python})", peer.name);
         Some(peer)
     }
 

@@ -85,15 +85,17 @@ pub fn k_means(
     let count = rows.len() / dimensions;
     assert!(count.max(start.len() / dimensions) < u32::MAX as usize, "rows have numbers of 32 bits");
     let mut done = Clustering { centroids: start, objectives: Vec::new(), is_settled: false, splits: 0 };
-    let centre = update::centre(rows, dimensions);
+    let centre = assign::centre(rows, dimensions);
     let what = || format!("the clusters of {count} rows");
     let mut clusters = filled(count, u32::MAX, what, "take fewer rows")?;
     let mut random = Random::mixed(options.seed ^ 0x6b6d);
     while done.objectives.len() < options.iterations && count > 0 {
         let assigner = Assigner::new(&done.centroids, dimensions, Some(&centre));
+        let is_first = done.objectives.is_empty();
         let found = collect(pieces, count.div_ceil(ROWS_PER_PIECE), |piece| {
-            let first = piece * ROWS_PER_PIECE * dimensions;
-            assigner.assign(path, &rows[first..rows.len().min(first + ROWS_PER_PIECE * dimensions)])
+            let of_piece = piece * ROWS_PER_PIECE..count.min((piece + 1) * ROWS_PER_PIECE);
+            let rows = &rows[of_piece.start * dimensions..of_piece.end * dimensions];
+            assigner.assign_again(path, rows, if is_first { &[] } else { &clusters[of_piece] })
         });
         let Some(found) = found else { return Ok(None) };
         let (mut objective, mut block, mut has_moved) = (0.0, 0.0, false);
@@ -111,7 +113,8 @@ pub fn k_means(
             done.is_settled = true;
             break;
         }
-        let Some(counts) = update::means(rows, dimensions, &clusters, &mut done.centroids, pieces) else {
+        let Some(counts) = update::means(path, rows, dimensions, &clusters, &mut done.centroids, pieces)
+        else {
             return Ok(None);
         };
         done.splits += update::split(counts, dimensions, &mut done.centroids, &mut random);

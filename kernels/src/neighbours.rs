@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::CodePath;
-use crate::distance::squared_l2;
+use crate::distance::squared_l2_on;
 use crate::memory::{MemoryRefused, filled, room};
 use crate::panels::{Panels, Shortlist};
 use crate::pieces::{Pieces, collect};
@@ -202,7 +202,7 @@ pub fn graph(
                 let lists = other.as_mut().unwrap_or(&mut of_a);
                 for (place, list) in lists.iter_mut().enumerate() {
                     let own = row((block * BLOCK + place) as u32);
-                    list.settle(4 * k + 256, |other| squared_l2(own, row(other)));
+                    list.settle(4 * k + 256, |other| squared_l2_on(path, own, row(other)));
                 }
             }
         });
@@ -220,7 +220,7 @@ pub fn graph(
         let each = lists.into_iter().enumerate();
         each.map(|(place, list)| {
             let own = row((block * BLOCK + place) as u32);
-            list.ranked(|other| squared_l2(own, row(other)).sqrt())
+            list.ranked(|other| squared_l2_on(path, own, row(other)).sqrt())
         })
         .collect::<Vec<_>>()
     });
@@ -265,6 +265,7 @@ mod tests {
 
     use super::*;
     use crate::chance::Random;
+    use crate::distance::squared_l2;
     use crate::pieces::one_by_one;
 
     fn plain(rows: &[f32], dimensions: usize, k: usize) -> Graph {

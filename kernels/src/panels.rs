@@ -9,15 +9,17 @@
 //! Invariant: a shortlist has each of the k rows that are nearest by (f64 distance, number), on every code path.
 //!
 //! Modules in reading order: `shortlist`, `block` (the loop), `nearest` (the loop for the one nearest row),
-//! `pairs` (the loop for rows that are queries too).
+//! `pairs` (the loop for rows that are queries too), `coded` (the one nearest row by whole numbers).
 
 mod shortlist;
 mod block;
 mod nearest;
 mod pairs;
+mod coded;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use coded::{Coded, CodedQueries};
 pub(crate) use nearest::Candidate;
 pub use shortlist::Shortlist;
 
@@ -163,12 +165,15 @@ impl PanelsRef<'_> {
     }
 
     fn norm(&self, query: &[f32]) -> f64 {
-        let mut square = 0.0;
-        for (j, x) in query.iter().enumerate() {
-            let x = f64::from(x - self.centre.map_or(0.0, |centre| centre[j]));
-            square += x * x;
+        // Partial sums side by side: one sum would wait for itself.
+        let mut squares = [0.0f64; 8];
+        for (first, numbers) in query.chunks(8).enumerate() {
+            for (lane, x) in numbers.iter().enumerate() {
+                let x = f64::from(x - self.centre.map_or(0.0, |centre| centre[first * 8 + lane]));
+                squares[lane] += x * x;
+            }
         }
-        square.sqrt()
+        squares.iter().sum::<f64>().sqrt()
     }
 
     /// Offers all rows to the shortlists of some queries, with numbers from `first` on. The shortlists are those that

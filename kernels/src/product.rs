@@ -25,7 +25,7 @@ pub mod reference;
 mod tests;
 
 pub use codes::{Codes, GROUP, group_bytes, pack, unpack};
-pub use scan::scan;
+pub use scan::{Scanner, scan};
 
 use crate::CodePath;
 use crate::chance::Random;

@@ -3,6 +3,7 @@
 //! Invariants: each pipeline is prepared once for a state of a store, and requests are submitted with envelopes in memory;
 //! no thread waits for a request; a state of a store that is replaced lives on for the requests that use it.
 
+mod allocator;
 mod ask;
 mod loaded;
 mod names;
@@ -13,5 +14,6 @@ mod rounds;
 mod snapshot;
 mod stores;
 
+pub use allocator::return_large_buffers;
 pub use pipelines::Pipelines;
 pub use stores::{Opening, Stores};

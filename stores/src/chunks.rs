@@ -247,6 +247,19 @@ impl ChunkLayout {
         self.ids.as_ref().map_or(self.first + idx as u64, |ids| ids[idx])
     }
 
+    /// The places of the objects among these ids.
+    pub fn places_of(&self, ids: &Range<u64>) -> Range<usize> {
+        match &self.ids {
+            Some(known) => {
+                known.partition_point(|id| *id < ids.start)..known.partition_point(|id| *id < ids.end)
+            }
+            None => {
+                let place = |id: u64| (id.saturating_sub(self.first) as usize).min(self.signatures);
+                place(ids.start)..place(ids.end)
+            }
+        }
+    }
+
     /// Whether each object is one piece, so that a piece's sum is its object's.
     pub fn is_whole(&self) -> bool {
         self.pieces_of.is_none()

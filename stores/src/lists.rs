@@ -18,7 +18,7 @@ mod reader;
 
 pub use error::ListsError;
 pub use quantizers::{CODINGS, Coding, ListsOptions, Quantizers, Training};
-pub use reader::Lists;
+pub use reader::{ListQueries, Lists};
 pub use writer::{Assigned, write};
 
 use arrow_array::Array;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::CodePath;
 use crate::chance::Random;
 use crate::lower_bound::Simplex;
 use crate::sqfd::testing::Store;
@@ -349,4 +350,23 @@ fn bounds_are_allowed_where_they_are_sound() {
     );
     let unsound = Root(Levenshtein).properties().allow(Bound::Simplex).unwrap_err().to_string();
     assert!(unsound.contains("no Hilbert distance") && unsound.contains("use combined"), "{unsound}");
+}
+
+#[test]
+fn squares_have_the_same_bits_on_every_path() {
+    let mut random = Random::mixed(12);
+    for dimensions in [1, 15, 16, 17, 128, 130] {
+        let rows: Vec<f32> = (0..40 * dimensions).map(|_| random.normal_f32()).collect();
+        let query = &rows[3 * dimensions..4 * dimensions];
+        let numbers: Vec<u32> = (0..40).rev().chain([7, 7, 3]).collect();
+        let row = |number: u32| &rows[number as usize * dimensions..][..dimensions];
+        let expected: Vec<f64> = numbers.iter().map(|number| squared_l2(query, row(*number))).collect();
+        for path in CodePath::available() {
+            let one_by_one: Vec<f64> =
+                numbers.iter().map(|number| squared_l2_on(path, query, row(*number))).collect();
+            let mut together = Vec::new();
+            squared_l2_of(path, query, &rows, &numbers, &mut together);
+            assert_eq!((&one_by_one, &together), (&expected, &expected), "{path}");
+        }
+    }
 }

@@ -6,8 +6,10 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::CodePath;
 use crate::distance::Properties;
 use crate::elementary::exp;
+use crate::lanes::{Lanes, Work, run};
 
 /// The form of a covariance; d is the distance, l the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +164,7 @@ impl Covariance {
     }
 
     /// The covariance of two objects at a distance: from 0 to 1, and 1 at distance 0. It has equal bits on every machine.
-    #[inline]
+    #[inline(always)]
     pub fn of(&self, distance: f64) -> f64 {
         let ratio = distance / self.length;
         match self.form {
@@ -170,6 +172,15 @@ impl Covariance {
             Form::Gaussian => exp(-0.5 * (ratio * ratio)),
             Form::Exponential | Form::Laplacian => exp(-ratio),
         }
+    }
+
+    /// The covariances of many objects at these distances; the bits are those of [`Covariance::of`].
+    ///
+    /// # Panics
+    /// When there is not a number for each distance.
+    pub fn of_all(&self, distances: &[f32], out: &mut [f64]) {
+        assert_eq!(distances.len(), out.len(), "a covariance for each distance");
+        run(CodePath::detect(), All { covariance: *self, distances, out });
     }
 
     /// The largest change of the covariance if a distance changes by at most `change`, and its square by at most
@@ -185,6 +196,43 @@ impl Covariance {
     }
 }
 
+/// Covariances side by side: the compiler makes vectors of the loops.
+struct All<'a> {
+    covariance: Covariance,
+    distances: &'a [f32],
+    out: &'a mut [f64],
+}
+
+impl Work for All<'_> {
+    type Done = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) {
+        let Self { covariance, distances, out } = self;
+        // A loop for each form: a choice inside of one would keep it from vectors.
+        match covariance.form {
+            Form::InverseMultiquadric => {
+                let of = Covariance { form: Form::InverseMultiquadric, ..covariance };
+                for (k, distance) in out.iter_mut().zip(distances) {
+                    *k = of.of(f64::from(*distance));
+                }
+            }
+            Form::Gaussian => {
+                let of = Covariance { form: Form::Gaussian, ..covariance };
+                for (k, distance) in out.iter_mut().zip(distances) {
+                    *k = of.of(f64::from(*distance));
+                }
+            }
+            Form::Exponential | Form::Laplacian => {
+                let of = Covariance { form: Form::Exponential, ..covariance };
+                for (k, distance) in out.iter_mut().zip(distances) {
+                    *k = of.of(f64::from(*distance));
+                }
+            }
+        }
+    }
+}
+
 impl fmt::Display for Covariance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of length {:?}", self.form, self.length)
@@ -194,6 +242,19 @@ impl fmt::Display for Covariance {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn covariances_of_many_have_the_bits_of_one() {
+        let distances: Vec<f32> = (0..1001).map(|nth| nth as f32 * 0.0037).collect();
+        for form in Form::ALL {
+            let covariance = Covariance::new(form, 0.43);
+            let mut found = vec![f64::NAN; distances.len()];
+            covariance.of_all(&distances, &mut found);
+            for (distance, found) in distances.iter().zip(found) {
+                assert_eq!(found.to_bits(), covariance.of(f64::from(*distance)).to_bits());
+            }
+        }
+    }
 
     #[test]
     fn covariances_are_those_of_their_formulas() {

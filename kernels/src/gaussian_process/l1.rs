@@ -3,7 +3,8 @@
 //! The source of the feedback uses the mean absolute difference of 4,096 numbers as the similarity itself; divided by the
 //! number of dimensions, a distance here is that mean, and [`Covariance`](super::Covariance) makes a covariance of it.
 //!
-//! The loop adds up blocks of [`BLOCK`] dimensions in f32, and the blocks' sums in f32. `l1.cl` is the device twin.
+//! The loop goes by blocks of [`BLOCK`] dimensions; each lane adds up its numbers in f32, and the lanes are added up at the
+//! end. `l1.cl` is the device twin.
 
 use crate::CodePath;
 use crate::lanes::{Lanes, Work, run};
@@ -72,10 +73,8 @@ impl Marks {
     /// The largest relative error of a distance, on every path and on devices: the roundings of one difference and of a
     /// sum, which all have one sign.
     pub fn relative_error(&self) -> f64 {
-        // A lane of the narrowest path adds a quarter of a block. A device adds all numbers one after the other.
-        let in_order = self.dimensions as f64 + 2.0;
-        let in_blocks = (BLOCK / 4 + 16 + self.dimensions.div_ceil(BLOCK)) as f64 + 2.0;
-        in_order.max(in_blocks) * f64::from(f32::EPSILON) / 2.0
+        // A device adds all numbers one after the other; a lane adds fewer, and then there are up to 16 lanes to add.
+        (self.dimensions + 18) as f64 * f64::from(f32::EPSILON) / 2.0
     }
 
     /// Writes the distances of objects from all marks to `out`, object by object.
@@ -86,7 +85,6 @@ impl Marks {
         assert!(path.is_available(), "this machine has no {path} instructions");
         assert!(objects.len().is_multiple_of(self.dimensions), "whole vectors");
         assert_eq!(out.len(), objects.len() / self.dimensions * self.count, "a distance for each pair");
-        out.fill(0.0);
         if !self.is_empty() {
             run(path, Columns { marks: self, objects, out });
         }
@@ -131,6 +129,8 @@ impl Work for Columns<'_> {
 fn columns<L: Lanes, const TOGETHER: usize>(lanes: L, work: Columns<'_>) {
     let Columns { marks, objects, out } = work;
     let padded = marks.count.next_multiple_of(MARKS_OF_AVX512);
+    // Lanes are added up once all blocks are: by group of marks, by object, by mark.
+    let mut parts = vec![[[[0.0; 16]; TOGETHER]; OBJECTS]; padded / TOGETHER];
     let rows = objects.chunks(OBJECTS * marks.dimensions).zip(out.chunks_mut(OBJECTS * marks.count));
     for (objects, out) in rows {
         for (idx, block) in marks.blocks.chunks_exact(padded).enumerate() {
@@ -140,25 +140,34 @@ fn columns<L: Lanes, const TOGETHER: usize>(lanes: L, work: Columns<'_>) {
                 let numbers = &object[idx * BLOCK..marks.dimensions.min((idx + 1) * BLOCK)];
                 tile[..numbers.len()].copy_from_slice(numbers);
             }
-            for (first, together) in block.as_chunks::<TOGETHER>().0.iter().enumerate() {
-                let sums = sums::<L, TOGETHER>(lanes, &tile, together);
-                for (out, sums) in out.chunks_exact_mut(marks.count).zip(&sums) {
-                    for (out, sum) in out.iter_mut().skip(first * TOGETHER).zip(sums) {
-                        *out += total(lanes, *sum);
-                    }
-                }
+            for (parts, together) in parts.iter_mut().zip(block.as_chunks::<TOGETHER>().0) {
+                add::<L, TOGETHER>(lanes, &tile, together, parts, idx == 0);
+            }
+        }
+        for (object, out) in out.chunks_exact_mut(marks.count).enumerate() {
+            let of_object = parts.iter().flat_map(|parts| &parts[object]);
+            for (out, part) in out.iter_mut().zip(of_object) {
+                *out = total(lanes, lanes.load(part));
             }
         }
     }
 }
 
+/// Adds the differences of a block of dimensions to the lanes of each pair, which it clears before if the block is the first.
 #[inline(always)]
-fn sums<L: Lanes, const TOGETHER: usize>(
+fn add<L: Lanes, const TOGETHER: usize>(
     lanes: L,
     objects: &[[f32; BLOCK]; OBJECTS],
     marks: &[[f32; BLOCK]; TOGETHER],
-) -> [[L::V; TOGETHER]; OBJECTS] {
+    parts: &mut [[[f32; 16]; TOGETHER]; OBJECTS],
+    is_first: bool,
+) {
     let mut sums = [[lanes.splat(0.0); TOGETHER]; OBJECTS];
+    if !is_first {
+        for (sum, part) in sums.iter_mut().flatten().zip(parts.iter().flatten()) {
+            *sum = lanes.load(part);
+        }
+    }
     for at in (0..BLOCK).step_by(L::COUNT) {
         let mut near = [lanes.splat(0.0); TOGETHER];
         for (near, mark) in near.iter_mut().zip(marks) {
@@ -171,7 +180,9 @@ fn sums<L: Lanes, const TOGETHER: usize>(
             }
         }
     }
-    sums
+    for (sum, part) in sums.iter().flatten().zip(parts.iter_mut().flatten()) {
+        lanes.store(*sum, part);
+    }
 }
 
 /// The sum of all lanes.

@@ -1,7 +1,9 @@
 //! Means of clusters, and what happens to clusters without rows.
 
 use super::BLOCK;
+use crate::CodePath;
 use crate::chance::Random;
+use crate::lanes::{Lanes, Work, run};
 use crate::pieces::{Pieces, collect};
 
 /// Clusters whose means one piece of work computes.
@@ -10,19 +12,10 @@ const CLUSTERS_PER_PIECE: usize = 64;
 /// A split cluster's two centroids differ by this part of each number, with alternating signs (Johnson, Douze and Jegou 2017).
 const SPLIT: f32 = 1.0 / 1024.0;
 
-/// The mean of all rows, about: rows and centroids are taken relative to it.
-pub(super) fn centre(rows: &[f32], dimensions: usize) -> Vec<f32> {
-    let mut sums = vec![0.0f64; dimensions];
-    for row in rows.chunks_exact(dimensions) {
-        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
-    }
-    let count = (rows.len() / dimensions).max(1) as f64;
-    sums.into_iter().map(|sum| (sum / count) as f32).collect()
-}
-
 /// Replaces the centroid of each cluster that has rows by their mean, and returns the number of rows of each; `None` if
 /// cancelled.
 pub(super) fn means(
+    path: CodePath,
     rows: &[f32],
     dimensions: usize,
     clusters: &[u32],
@@ -33,12 +26,8 @@ pub(super) fn means(
     let (order, starts) = by_cluster(clusters, count);
     let found = collect(pieces, count.div_ceil(CLUSTERS_PER_PIECE), |piece| {
         let first = piece * CLUSTERS_PER_PIECE;
-        let mut means = Vec::with_capacity(CLUSTERS_PER_PIECE * dimensions);
-        for cluster in first..count.min(first + CLUSTERS_PER_PIECE) {
-            let of_cluster = &order[starts[cluster]..starts[cluster + 1]];
-            mean(rows, dimensions, of_cluster, &mut means);
-        }
-        means
+        let clusters = first..count.min(first + CLUSTERS_PER_PIECE);
+        run(path, Means { rows, dimensions, order: &order, starts: &starts[clusters.start..=clusters.end] })
     })?;
     let sums = found.iter().flat_map(|means| means.chunks_exact(dimensions));
     for ((cluster, centroid), mean) in centroids.chunks_exact_mut(dimensions).enumerate().zip(sums) {
@@ -67,20 +56,50 @@ fn by_cluster(clusters: &[u32], count: usize) -> (Vec<u32>, Vec<usize>) {
     (order, starts)
 }
 
-/// Appends the mean of some rows, which ascend: sums of each block of rows, then their sum.
-fn mean(rows: &[f32], dimensions: usize, of_cluster: &[u32], means: &mut Vec<f32>) {
-    let (mut total, mut block) = (vec![0.0f64; dimensions], vec![0.0f64; dimensions]);
-    let same_block = |a: &u32, b: &u32| *a as usize / BLOCK == *b as usize / BLOCK;
-    for of_block in of_cluster.chunk_by(same_block) {
-        block.fill(0.0);
-        for row in of_block {
-            let row = &rows[*row as usize * dimensions..][..dimensions];
-            block.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
+/// The means of some clusters: each has sums of each block of its rows, which ascend, then their sum.
+struct Means<'a> {
+    rows: &'a [f32],
+    dimensions: usize,
+    /// Rows, cluster by cluster.
+    order: &'a [u32],
+    /// Where each cluster begins, and where the last one ends.
+    starts: &'a [usize],
+}
+
+impl Work for Means<'_> {
+    type Done = Vec<f32>;
+
+    // The sums are in f64, which the compiler vectorises for the path. Nothing is fused, so all paths have the same bits.
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> Vec<f32> {
+        let Self { rows, dimensions, order, starts } = self;
+        let mut means = Vec::with_capacity((starts.len() - 1) * dimensions);
+        let (mut total, mut block) = (vec![0.0f64; dimensions], vec![0.0f64; dimensions]);
+        for ends in starts.windows(2) {
+            let of_cluster = &order[ends[0]..ends[1]];
+            total.fill(0.0);
+            let mut first = 0;
+            while first < of_cluster.len() {
+                block.fill(0.0);
+                let number = of_cluster[first] as usize / BLOCK;
+                while first < of_cluster.len() && of_cluster[first] as usize / BLOCK == number {
+                    let row = &rows[of_cluster[first] as usize * dimensions..][..dimensions];
+                    for (sum, x) in block.iter_mut().zip(row) {
+                        *sum += f64::from(*x);
+                    }
+                    first += 1;
+                }
+                for (total, sum) in total.iter_mut().zip(&block) {
+                    *total += sum;
+                }
+            }
+            let count = of_cluster.len().max(1) as f64;
+            for total in &total {
+                means.push((total / count) as f32);
+            }
         }
-        total.iter_mut().zip(&block).for_each(|(total, sum)| *total += sum);
+        means
     }
-    let count = of_cluster.len().max(1) as f64;
-    means.extend(total.into_iter().map(|sum| (sum / count) as f32));
 }
 
 /// Gives each cluster without rows half of another, which is chosen with a probability that grows with its rows. Returns the

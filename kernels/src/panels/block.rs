@@ -35,29 +35,51 @@ impl Work for Scan<'_> {
     type Done = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let Self { panels, tiles, limits, lists, first } = self;
-        let size = panels.dimensions * PANEL;
-        for panel in 0..panels.rows.div_ceil(PANEL) {
-            let numbers = &panels.numbers[panel * size..][..size];
-            let halves = &panels.halves[panel * PANEL..][..PANEL];
-            let each_tile = tiles.chunks_exact(panels.dimensions * QUERIES);
-            for (tile, queries) in each_tile.enumerate() {
-                let limits: &mut [f32; QUERIES] =
-                    limits[tile * QUERIES..].first_chunk_mut().expect("a limit for each query");
-                for column in (0..PANEL).step_by(VECTORS * L::COUNT) {
-                    let sums = scores(lanes, queries, &numbers[column..], load_two(lanes, &halves[column..]));
-                    for (query, sums) in sums.iter().enumerate() {
-                        let limit = lanes.splat(limits[query]);
-                        for (v, scores) in sums.iter().enumerate() {
-                            let within = lanes.at_most(*scores, limit);
-                            if within != 0 {
-                                let list = &mut lists[tile * QUERIES + query];
-                                let row = first + (panel * PANEL + column + v * L::COUNT) as u32;
-                                offer(lanes, *scores, within, list, row);
-                                limits[query] = list.limit();
-                            }
-                        }
+    fn run<L: Lanes>(mut self, lanes: L) {
+        let dimensions = self.panels.dimensions;
+        let size = dimensions * PANEL;
+        let (tiles, queries) = (self.tiles, self.lists.len());
+        for panel in 0..self.panels.rows.div_ceil(PANEL) {
+            let numbers = &self.panels.numbers[panel * size..][..size];
+            let halves = &self.panels.halves[panel * PANEL..][..PANEL];
+            for (tile, of_tile) in tiles.chunks_exact(dimensions * QUERIES).enumerate() {
+                // Few queries at the end have loops of their own.
+                match queries - tile * QUERIES {
+                    1 => self.tile::<L, 1>(lanes, panel, tile, of_tile, numbers, halves),
+                    2 => self.tile::<L, 2>(lanes, panel, tile, of_tile, numbers, halves),
+                    3 | 4 => self.tile::<L, 4>(lanes, panel, tile, of_tile, numbers, halves),
+                    _ => self.tile::<L, QUERIES>(lanes, panel, tile, of_tile, numbers, halves),
+                }
+            }
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// Offers a panel to the first `Q` queries of a tile.
+    #[inline(always)]
+    fn tile<L: Lanes, const Q: usize>(
+        &mut self,
+        lanes: L,
+        panel: usize,
+        tile: usize,
+        queries: &[f32],
+        numbers: &[f32],
+        halves: &[f32],
+    ) {
+        let limits: &mut [f32; Q] =
+            self.limits[tile * QUERIES..].first_chunk_mut().expect("a limit for each query");
+        for column in (0..PANEL).step_by(VECTORS * L::COUNT) {
+            let sums = scores::<L, Q>(lanes, queries, &numbers[column..], load_two(lanes, &halves[column..]));
+            for (query, sums) in sums.iter().enumerate() {
+                let limit = lanes.splat(limits[query]);
+                for (v, scores) in sums.iter().enumerate() {
+                    let within = lanes.at_most(*scores, limit);
+                    if within != 0 {
+                        let list = &mut self.lists[tile * QUERIES + query];
+                        let row = self.first + (panel * PANEL + column + v * L::COUNT) as u32;
+                        offer(lanes, *scores, within, list, row);
+                        limits[query] = list.limit();
                     }
                 }
             }
@@ -65,19 +87,19 @@ impl Work for Scan<'_> {
     }
 }
 
-/// The scores of a tile of queries and two vectors of rows.
+/// The scores of the first `Q` queries of a tile and two vectors of rows.
 #[inline(always)]
-pub(super) fn scores<L: Lanes>(
+pub(super) fn scores<L: Lanes, const Q: usize>(
     lanes: L,
     queries: &[f32],
     rows: &[f32],
     halves: [L::V; VECTORS],
-) -> [[L::V; VECTORS]; QUERIES] {
-    let mut sums = [halves; QUERIES];
+) -> [[L::V; VECTORS]; Q] {
+    let mut sums = [halves; Q];
     let (queries, _) = queries.as_chunks::<QUERIES>();
     for (queries, rows) in queries.iter().zip(rows.chunks(PANEL)) {
         let rows: [L::V; VECTORS] = load_two(lanes, rows);
-        for query in 0..QUERIES {
+        for query in 0..Q {
             let x = lanes.splat(queries[query]);
             for v in 0..VECTORS {
                 sums[query][v] = lanes.mul_add(x, rows[v], sums[query][v]);

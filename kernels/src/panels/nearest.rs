@@ -18,7 +18,7 @@ const PANELS_MAX: usize = 64;
 pub(crate) struct Candidate {
     pub(crate) query: u32,
     pub(crate) row: u32,
-    pub(super) score: f32,
+    pub(crate) score: f32,
 }
 
 /// Collects the rows that may be nearest to each of some queries.
@@ -49,8 +49,12 @@ impl Work for Nearest<'_> {
                 for (panel, numbers) in numbers.chunks_exact(size).enumerate() {
                     for column in (0..PANEL).step_by(VECTORS * L::COUNT) {
                         let place = panel * PANEL + column;
-                        let sums =
-                            scores(lanes, queries, &numbers[column..], load_two(lanes, &halves[place..]));
+                        let sums = scores::<L, QUERIES>(
+                            lanes,
+                            queries,
+                            &numbers[column..],
+                            load_two(lanes, &halves[place..]),
+                        );
                         for (query, sums) in sums.iter().enumerate() {
                             let to = &mut buffer[query * rows + place..];
                             for (v, sum) in sums.iter().enumerate() {
@@ -83,7 +87,7 @@ impl Work for Nearest<'_> {
 
 /// Appends the rows with scores within the limit.
 #[inline(always)]
-fn collect<L: Lanes>(
+pub(super) fn collect<L: Lanes>(
     lanes: L,
     scores: &[f32],
     limit: f32,

@@ -34,7 +34,7 @@ impl Work for Pairs<'_> {
                 for column in (0..PANEL).step_by(VECTORS * L::COUNT) {
                     let place = panel * PANEL + column;
                     let own = load_two(lanes, &panels.halves[place..]);
-                    let sums = scores(lanes, queries, &numbers[column..], own);
+                    let sums = scores::<L, QUERIES>(lanes, queries, &numbers[column..], own);
                     for (query, sums) in sums.iter().enumerate() {
                         let query = tile * QUERIES + query;
                         let half = lanes.splat(halves[query]);

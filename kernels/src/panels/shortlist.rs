@@ -13,12 +13,18 @@ pub struct Shortlist {
     kept: Vec<(f32, u32)>,
 }
 
+/// Candidates beyond so many that are kept before the limit is looked for again: a few, and a quarter. The limit falls with each
+/// look, and fewer rows are offered.
+const fn room(kept: usize) -> usize {
+    kept / 4 + 8
+}
+
 impl Shortlist {
     /// An empty list for `k` rows, whose scores are off by at most `error`.
     pub fn new(k: usize, error: f64) -> Self {
         let slack = ((2.0 * error) as f32).next_up();
         let limit = if k == 0 { f32::NEG_INFINITY } else { f32::MAX };
-        Self { k, slack, limit, most: k.saturating_mul(2).saturating_add(64), kept: Vec::new() }
+        Self { k, slack, limit, most: k.saturating_add(room(k)), kept: Vec::new() }
     }
 
     /// Rows with larger scores are not among the k nearest.
@@ -64,7 +70,8 @@ impl Shortlist {
             let limit = self.limit;
             self.kept.retain(|(score, _)| *score <= limit);
         }
-        self.most = self.most.max(2 * self.kept.len());
+        // Many rows may lie within the error of each other: they must not be looked through for each new one.
+        self.most = self.most.max(self.kept.len() + room(self.kept.len()));
     }
 
     /// The candidates so far, in no order: a score and a row each.

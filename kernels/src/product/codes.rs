@@ -43,6 +43,13 @@ impl Codes<'_> {
         assert_eq!(self.bytes.len(), bytes, "whole groups of codes");
     }
 
+    /// The bytes of a group.
+    #[inline(always)]
+    pub(super) fn group(&self, group: usize) -> &[u8] {
+        let size = group_bytes(self.parts, self.bits);
+        &self.bytes[group * size..][..size]
+    }
+
     /// The centroid of a part of a row.
     #[inline(always)]
     pub(super) fn at(&self, row: usize, part: usize) -> usize {

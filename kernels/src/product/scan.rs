@@ -8,11 +8,17 @@ use super::x86;
 use crate::CodePath;
 use crate::panels::Shortlist;
 
+/// Rows of 4-bit codes that share bytes with as many others.
+const HALF: usize = GROUP / 2;
+
 /// Groups whose bounds are compared with one limit.
 const GROUPS_AT_ONCE: usize = 32;
 
 /// Groups whose rows are all summed, before there is a limit to compare bounds with.
 const GROUPS_FIRST: usize = 4;
+
+/// With fewer rows than this part of the numbers of a table, sums cost less than tables of whole numbers.
+const FEW_ROWS: usize = 2;
 
 /// Offers all rows to a shortlist, by the sum of their tables' numbers in f32, in the order of the parts, from `base` on. Rows
 /// have numbers from `first` on. The shortlist is for scores without error, and may have rows of other codes.
@@ -20,54 +26,125 @@ const GROUPS_FIRST: usize = 4;
 /// # Panics
 /// If the tables or the bytes are not of these codes, or this machine lacks the instructions.
 pub fn scan(path: CodePath, codes: Codes<'_>, tables: &[f32], base: f32, list: &mut Shortlist, first: u32) {
-    codes.check();
-    assert_eq!(tables.len(), codes.parts * codes.bits.centroids(), "tables of these codes");
-    assert!(path.is_available(), "this machine has no {path} instructions");
-    let groups = codes.rows.div_ceil(GROUP);
-    let mut bytes = Bytes::default();
-    let mut found = Vec::new();
-    let mut next = 0;
-    while next < groups {
-        if list.limit() == f32::MAX || !is_fast(path, codes.bits) {
-            // More rows than the shortlist wants give a limit.
-            let end = groups.min(next + GROUPS_FIRST);
-            for row in next * GROUP..codes.rows.min(end * GROUP) {
-                list.offer(sum(codes, tables, base, row), first + row as u32);
+    Scanner::new(path).scan(codes, tables, base, list, first);
+}
+
+/// Scans many lists of codes, and keeps its room in memory between them.
+#[derive(Clone, Debug)]
+pub struct Scanner {
+    path: CodePath,
+    bytes: Bytes,
+    /// Groups and those of their rows that may be within the limit.
+    found: Vec<(u32, u32)>,
+}
+
+impl Scanner {
+    /// A scanner by a path.
+    ///
+    /// # Panics
+    /// If this machine lacks the instructions.
+    pub fn new(path: CodePath) -> Self {
+        assert!(path.is_available(), "this machine has no {path} instructions");
+        Self { path, bytes: Bytes::default(), found: Vec::new() }
+    }
+
+    /// As [`scan`].
+    ///
+    /// # Panics
+    /// If the tables or the bytes are not of these codes.
+    pub fn scan(&mut self, codes: Codes<'_>, tables: &[f32], base: f32, list: &mut Shortlist, first: u32) {
+        let Self { path, bytes, found } = self;
+        let path = *path;
+        bytes.clear();
+        codes.check();
+        assert_eq!(tables.len(), codes.parts * codes.bits.centroids(), "tables of these codes");
+        let groups = codes.rows.div_ceil(GROUP);
+        let is_fast = is_fast(path, codes.bits) && codes.rows > codes.bits.centroids() / FEW_ROWS;
+        let mut next = 0;
+        while next < groups {
+            if list.limit() == f32::MAX || !is_fast {
+                // More rows than the shortlist wants give a limit.
+                let end = groups.min(next + GROUPS_FIRST);
+                for group in next..end {
+                    let mut sums = [base; GROUP];
+                    sum_group(codes, tables, group, &mut sums);
+                    for (row, sum) in (group * GROUP..codes.rows).zip(sums) {
+                        list.offer(sum, first + row as u32);
+                    }
+                }
+                if list.limit() == f32::MAX {
+                    list.tighten();
+                }
+                next = end;
+                continue;
             }
-            list.tighten();
-            next = end;
-            continue;
-        }
-        if bytes.tables.is_empty() && !bytes.set(tables, codes.bits, base, list.limit()) {
-            return;
-        }
-        let Some(limit) = bytes.limit(list.limit()) else { return };
-        let end = groups.min(next + GROUPS_AT_ONCE);
-        found.clear();
-        let size = group_bytes(codes.parts, codes.bits);
-        within(path, codes, &bytes.tables, &codes.bytes[next * size..end * size], limit, &mut found);
-        for (group, mut rows) in found.iter().copied() {
-            while rows != 0 {
-                let row = (next + group as usize) * GROUP + rows.trailing_zeros() as usize;
-                rows &= rows - 1;
-                if row < codes.rows {
-                    list.offer(sum(codes, tables, base, row), first + row as u32);
+            let limit = list.limit();
+            if (bytes.tables.is_empty() || bytes.is_coarse(limit))
+                && !bytes.set(path, tables, codes.bits, base, limit)
+            {
+                return;
+            }
+            let Some(limit) = bytes.limit(list.limit()) else { return };
+            let end = groups.min(next + GROUPS_AT_ONCE);
+            found.clear();
+            let size = group_bytes(codes.parts, codes.bits);
+            within(path, codes, &bytes.tables, &codes.bytes[next * size..end * size], limit, found);
+            for (group, mut rows) in found.iter().copied() {
+                while rows != 0 {
+                    let row = (next + group as usize) * GROUP + rows.trailing_zeros() as usize;
+                    rows &= rows - 1;
+                    if row < codes.rows {
+                        list.offer(sum(codes, tables, base, row), first + row as u32);
+                    }
                 }
             }
+            next = end;
         }
-        next = end;
     }
 }
 
-/// The sum of a row's numbers.
+/// The sum of a row's numbers, in the order of the parts.
 #[inline(always)]
 fn sum(codes: Codes<'_>, tables: &[f32], base: f32, row: usize) -> f32 {
-    let count = codes.bits.centroids();
-    let mut sum = base;
-    for (part, table) in tables.chunks_exact(count).enumerate() {
-        sum += table[codes.at(row, part)];
+    let group = codes.group(row / GROUP);
+    let (row, mut sum) = (row % GROUP, base);
+    match codes.bits {
+        Bits::Eight => {
+            for (codes, table) in group.as_chunks::<GROUP>().0.iter().zip(tables.as_chunks::<256>().0) {
+                sum += table[usize::from(codes[row])];
+            }
+        }
+        Bits::Four => {
+            let shift = row / HALF * 4;
+            for (codes, table) in group.as_chunks::<HALF>().0.iter().zip(tables.as_chunks::<16>().0) {
+                sum += table[usize::from(codes[row % HALF] >> shift & 15)];
+            }
+        }
     }
     sum
+}
+
+/// Adds the numbers of all rows of a group to their sums, in the order of the parts.
+fn sum_group(codes: Codes<'_>, tables: &[f32], group: usize, sums: &mut [f32; GROUP]) {
+    let group = codes.group(group);
+    match codes.bits {
+        Bits::Eight => {
+            for (codes, table) in group.as_chunks::<GROUP>().0.iter().zip(tables.as_chunks::<256>().0) {
+                for (sum, code) in sums.iter_mut().zip(codes) {
+                    *sum += table[usize::from(*code)];
+                }
+            }
+        }
+        Bits::Four => {
+            let (low, high) = sums.split_at_mut(HALF);
+            for (codes, table) in group.as_chunks::<HALF>().0.iter().zip(tables.as_chunks::<16>().0) {
+                for ((low, high), code) in low.iter_mut().zip(&mut *high).zip(codes) {
+                    *low += table[usize::from(code & 15)];
+                    *high += table[usize::from(code >> 4)];
+                }
+            }
+        }
+    }
 }
 
 /// Whether bounds of whole numbers are faster than sums of the tables.

@@ -345,23 +345,9 @@ impl Codes {
         }
     }
 
-    /// The sum of products of a row's codes of 8 bits with whole numbers, as many as its words have.
-    pub(super) fn sum(&self, row: usize, whole: &[i32]) -> i64 {
-        let high = &self.high[row / GROUP * self.plane_words * GROUP..][..self.plane_words * GROUP];
-        let low = &self.low[row * self.plane_words..][..self.plane_words];
-        let rows = high.as_chunks::<GROUP>().0.iter().zip(low).zip(whole.as_chunks::<NUMBERS_PER_WORD>().0);
-        let mut sum = 0;
-        for ((high, low), whole) in rows {
-            let high = high[row % GROUP];
-            let first = ((high & 0x0f0f_0f0f) << 4 | low & 0x0f0f_0f0f).to_le_bytes();
-            let second = (high & 0xf0f0_f0f0 | low >> 4 & 0x0f0f_0f0f).to_le_bytes();
-            let mut part = 0;
-            for place in 0..4 {
-                part += i32::from(first[place]) * whole[place] + i32::from(second[place]) * whole[place + 4];
-            }
-            sum += i64::from(part);
-        }
-        sum
+    /// The words of a row's second plane.
+    pub(super) fn low(&self, row: usize) -> &[u32] {
+        &self.low[row * self.plane_words..][..self.plane_words]
     }
 
     /// The first bits of a group: word by word, a row each.

@@ -104,6 +104,38 @@ pub(crate) fn bring_in(cx: &mut Context<'_>, kernel: &GpKernel, ids: &[u64]) -> 
     Ok(())
 }
 
+/// The column of a mark, if an earlier round has left it.
+pub(crate) fn known_column(kernel: &GpKernel, mark: &Mark) -> Option<Arc<Column>> {
+    if mark.is_stored() { kernel.cache.column(mark.id) } else { kernel.cache.foreign(&mark.object) }
+}
+
+/// Keeps the column of a mark for later rounds.
+pub(crate) fn keep_column(kernel: &GpKernel, mark: &Mark, column: &Arc<Column>) {
+    if mark.is_stored() {
+        kernel.cache.keep(mark.id, column);
+    } else {
+        kernel.cache.keep_foreign(&mark.object, column);
+    }
+}
+
+/// A column of fast distances of a query from all ids; `ids` are those of the objects.
+pub(crate) fn fast_column(
+    prepared: &dyn Prepared,
+    ids: &[u64],
+    distances: Vec<f32>,
+) -> Result<Column, SpaceError> {
+    let farthest = ids.iter().map(|id| distances[*id as usize]).fold(0.0, f32::max);
+    prepared.see(ids, &|| false)?;
+    // The error of a distance shrinks with it, and that of its square grows; both also from rounding to f32.
+    let rounding = f64::from(f32::EPSILON);
+    let farthest = f64::from(farthest) * (1.0 + rounding);
+    let widened = |range: f64| prepared.widened(range) + range * rounding;
+    let (near, far) = (widened(0.0), widened(farthest));
+    let change = near.max(far - farthest);
+    let change_squared = (far * far - farthest * farthest).max(near * near);
+    Ok(Column::Fast { distances, change, change_squared })
+}
+
 /// Makes the columns of a list of objects, some of one at each call.
 #[derive(Debug)]
 pub(crate) struct ColumnMaker {
@@ -152,9 +184,9 @@ impl ColumnMaker {
     pub(crate) fn step(&mut self, cx: &mut Context<'_>) -> Result<Option<Vec<Arc<Column>>>, BoxError> {
         let kernel = Arc::clone(&self.kernel);
         while let Some((origin, mark)) = self.waiting.last() {
-            let known = match (&origin.foreign, mark) {
-                (Some(_), Some(mark)) => kernel.cache.foreign(&mark.object),
-                _ => kernel.cache.column(origin.id),
+            let known = match mark {
+                Some(mark) => known_column(&kernel, mark),
+                None => kernel.cache.column(origin.id),
             };
             if let Some(column) = known.filter(|_| self.under_way.is_none()) {
                 self.made.push(column);
@@ -171,9 +203,9 @@ impl ColumnMaker {
             }
             let Some(done) = self.under_way.take() else { return Ok(None) };
             let column = Arc::new(done.finish(&kernel)?);
-            match (&origin.foreign, mark) {
-                (Some(_), Some(mark)) => kernel.cache.keep_foreign(&mark.object, &column),
-                _ => kernel.cache.keep(origin.id, &column),
+            match mark {
+                Some(mark) => keep_column(&kernel, mark, &column),
+                None => kernel.cache.keep(origin.id, &column),
             }
             self.made.push(column);
             self.waiting.pop();
@@ -249,16 +281,8 @@ impl UnderWay {
         // Distances from mapped bytes count only if the file is as it was.
         store.confirm()?;
         let Some(prepared) = self.prepared else { return Ok(Column::Exact(self.distances)) };
-        let seen = store.among(0..store.ids_count()).map(|id| self.distances[id as usize]);
-        let farthest = seen.fold(0.0, f64::max);
         let ids: Vec<u64> = store.among(0..store.ids_count()).collect();
-        prepared.see(&ids, &|| false)?;
-        // The error of a distance shrinks with it, and that of its square grows; both also from rounding to f32.
-        let widened = |range: f64| prepared.widened(range) + range * f64::from(f32::EPSILON);
-        let (near, far) = (widened(0.0), widened(farthest));
-        let change = near.max(far - farthest);
-        let change_squared = (far * far - farthest * farthest).max(near * near);
         let distances = self.distances.iter().map(|distance| *distance as f32).collect();
-        Ok(Column::Fast { distances, change, change_squared })
+        Ok(fast_column(&*prepared, &ids, distances)?)
     }
 }

@@ -9,15 +9,17 @@
 //! every machine, on slots and on devices.
 
 mod columns;
+mod device_columns;
 mod sketches;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::gaussian_process::pass::Upper;
+use boxwork_kernels::interrupt::Interrupt;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
@@ -25,24 +27,28 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use boxwork_runtime::feeding::Picked;
+use boxwork_stores::space::DeviceForm;
 use boxwork_stores::store::Store;
 
 use self::columns::ColumnPass;
+use self::device_columns::DeviceColumns;
 use self::sketches::{DEVICE_OBJECTS_MIN, SketchScan};
+use super::distances::ColumnMaker;
 use super::marks::Fitted;
 use super::read_marks::{SEEN, ids_of};
 use crate::columns as edge;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
 use crate::resources::device_parameter;
-use crate::resources::gp_kernel::{self, GpKernel, KERNEL};
+use crate::resources::gp_kernel::{self, Column, GpKernel, KERNEL};
+use crate::search::distance::DEVICE_OBJECTS_MIN as DISTANCES_MIN;
 
 /// Rows of the longest shortlist.
 pub(super) const ROWS_MAX: usize = 32_768;
-/// Ids that one envelope covers.
-const IDS_PER_ENVELOPE: usize = 4096;
-/// Ids of a piece for one slot.
-const IDS_PER_PIECE: usize = 512;
+/// Ids that one envelope covers, which one slot bounds.
+const IDS_PER_ENVELOPE: u64 = 4096;
+/// Ids of a small store that one envelope covers: all slots take part in a round.
+const IDS_PER_ENVELOPE_MIN: u64 = 256;
 
 const MODEL: In = In::side(0, "model", edge::model, "the marks with their model");
 const CANDIDATES: Out = Out::new(0, "candidates", edge::bounds, "the objects that may be shown");
@@ -81,7 +87,7 @@ pub(super) const SEED: Parameter = Parameter::new(
 /// `kernel`: the covariance of the objects. `explore`: the weight of the deviation. `seen`: objects to leave out. `shown`:
 /// whether they and the marks are left out. `class`: the last folder of the objects to show, or the beginning of their names
 /// if it ends in `/`. `size`: the objects that leave, if the kernel uses sketches. `seed`: the choice of objects where there
-/// is no mark. `device`: where to bound sketches; exact distances are computed on slots.
+/// is no mark. `device`: where to bound sketches, or to compute exact distances if a kernel does.
 pub static GP_SCAN: OperatorSpec = OperatorSpec {
     parameters: &[
         KERNEL,
@@ -118,7 +124,10 @@ pub static GP_SCAN: OperatorSpec = OperatorSpec {
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let kernel = gp_kernel::kernel(bind)?;
-    let objects = kernel.sketch.as_ref().map_or(0, |sketch| sketch.len());
+    let (objects, objects_min) = match &kernel.sketch {
+        Some(sketch) => (sketch.len(), DEVICE_OBJECTS_MIN),
+        None => (kernel.space.store().ids_count(), DISTANCES_MIN),
+    };
     Ok(Box::new(GpScan {
         kernel,
         explore: bind.number("explore"),
@@ -127,7 +136,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         class: bind.get_text("class").map(str::to_owned),
         size: bind.count("size"),
         seed: bind.count("seed") as u64,
-        picked: bind.pick_devices("device", Some(objects), DEVICE_OBJECTS_MIN)?,
+        picked: bind.pick_devices("device", Some(objects), objects_min)?,
+        slots: bind.slots() as u64,
         state: State::New,
     }))
 }
@@ -140,23 +150,36 @@ struct GpScan {
     class: Option<String>,
     size: usize,
     seed: u64,
-    /// The devices that may bound sketches.
+    /// The devices that may bound sketches, or compute distances.
     picked: Picked,
+    slots: u64,
     state: State,
 }
 
 /// The stage of the box's work.
 enum State {
     New,
+    /// Slots make the columns of the marks.
+    Making(Making, ColumnMaker),
+    /// Devices do.
+    OnDevices(Making, Box<DeviceStage<DeviceColumns>>),
+    /// Bounds leave, from this id on.
     Columns {
-        pass: Box<ColumnPass>,
+        pass: ColumnPass,
         eligible: Arc<Eligible>,
-        is_ready: bool,
         next: u64,
+        /// Envelopes that wait for room.
+        made: VecDeque<Envelope>,
     },
     Sketches(Box<DeviceStage<SketchScan>>),
     /// The objects that leave.
     Chosen(Vec<(u64, Upper)>),
+}
+
+/// What the bounds need beside columns.
+struct Making {
+    model: Arc<Fitted>,
+    eligible: Arc<Eligible>,
 }
 
 /// The objects that may be shown.
@@ -201,8 +224,22 @@ impl Operator for GpScan {
                 self.state = self.begin(cx)?;
                 Ok(Flow::More)
             }
-            State::Columns { pass, is_ready, .. } if !*is_ready => {
-                *is_ready = pass.step(cx)?;
+            State::Making(making, maker) => {
+                if let Some(columns) = maker.step(cx)? {
+                    self.state = making.columns(&self.kernel, self.explore, columns);
+                }
+                Ok(Flow::More)
+            }
+            State::OnDevices(_, stage) => {
+                let flow = stage.process(cx)?;
+                if flow != Flow::Done || cx.is_cancelled() {
+                    return Ok(flow);
+                }
+                let State::OnDevices(making, stage) = std::mem::replace(&mut self.state, State::New) else {
+                    return Ok(flow);
+                };
+                let columns = stage.into_task().into_columns(cx)?;
+                self.state = making.columns(&self.kernel, self.explore, columns);
                 Ok(Flow::More)
             }
             State::Columns { .. } => self.columns(cx),
@@ -249,8 +286,7 @@ impl GpScan {
         }
         let eligible = Arc::new(Eligible { store: Arc::clone(store), excluded, members });
         let Some(sketch) = &kernel.sketch else {
-            let pass = ColumnPass::new(kernel, &model, self.explore, &|| cx.is_cancelled())?;
-            return Ok(State::Columns { pass: Box::new(pass), eligible, is_ready: false, next: 0 });
+            return self.begin_columns(cx, Making { model, eligible });
         };
         let explore = model.explore(self.explore);
         if model.marks.is_empty() {
@@ -265,68 +301,90 @@ impl GpScan {
         Ok(State::Sketches(Box::new(DeviceStage::new(task, sketches::SIZES, picked))))
     }
 
+    /// Begins with the columns of the marks: devices make them if a kernel computes the distance.
+    fn begin_columns(&self, cx: &Context<'_>, making: Making) -> Result<State, BoxError> {
+        let kernel = &self.kernel;
+        let form = Arc::clone(&kernel.space).device_form().filter(|_| !kernel.is_small());
+        if let (Some(DeviceForm::Sqfd(space)), Some((devices, allowed))) = (form, &self.picked.devices) {
+            let task = DeviceColumns::new((kernel, space), &making.model, (devices, allowed), &|| {
+                cx.is_cancelled()
+            })?;
+            let stage = DeviceStage::new(task, device_columns::SIZES, self.picked.devices.clone());
+            return Ok(State::OnDevices(making, Box::new(stage)));
+        }
+        let maker = ColumnMaker::new(kernel, &making.model.marks, &|| cx.is_cancelled())?;
+        Ok(State::Making(making, maker))
+    }
+
     /// Sends the bounds of all objects, from exact distances, as long as there is room.
     fn columns(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let State::Columns { pass, eligible, next, .. } = &mut self.state else { return Ok(Flow::Done) };
+        let State::Columns { pass, eligible, next, made } = &mut self.state else { return Ok(Flow::Done) };
         let ids = eligible.store.ids_count();
         while cx.has_room(CANDIDATES) {
             cx.announce();
+            if let Some(envelope) = made.pop_front() {
+                if cx.push(CANDIDATES, envelope)? == Pushed::Closed {
+                    return Ok(Flow::Done);
+                }
+                continue;
+            }
             if *next >= ids {
                 return Ok(Flow::Done);
             }
-            let first = *next;
-            *next = ids.min(first + IDS_PER_ENVELOPE as u64);
-            let envelope = bounds(cx, pass, eligible, first..*next)?;
+            let (first, pieces) = (*next, 2 * self.slots);
+            let size = ids.div_ceil(pieces).clamp(IDS_PER_ENVELOPE_MIN, IDS_PER_ENVELOPE);
+            *next = ids.min(first + pieces * size);
+            *made = bounds(cx, pass, eligible, (first..*next, size))?;
             cx.progress(*next, ids);
-            if let Some(envelope) = envelope
-                && cx.push(CANDIDATES, envelope)? == Pushed::Closed
-            {
-                return Ok(Flow::Done);
-            }
         }
         Ok(Flow::Wait)
     }
 }
 
-/// The bounds of some ids; nothing if none of them may be shown.
+impl Making {
+    fn columns(&self, kernel: &Arc<GpKernel>, explore: f64, columns: Vec<Arc<Column>>) -> State {
+        let pass = ColumnPass::new(kernel, &self.model, explore, columns);
+        State::Columns { pass, eligible: Arc::clone(&self.eligible), next: 0, made: VecDeque::new() }
+    }
+}
+
+/// The bounds of some ids, in pieces of this size, of which slots take one at a time; a piece without an object that may be
+/// shown has no envelope.
 fn bounds(
     cx: &mut Context<'_>,
     pass: &ColumnPass,
     eligible: &Eligible,
-    range: Range<u64>,
-) -> Result<Option<Envelope>, BoxError> {
-    let mut pieces: Vec<Piece> = range
-        .clone()
-        .step_by(IDS_PER_PIECE)
-        .map(|from| {
-            let count = (range.end - from).min(IDS_PER_PIECE as u64) as usize;
-            Piece { from, means: vec![0.0; count], uppers: vec![0.0; count], done: Ok(()) }
-        })
-        .collect();
+    (range, size): (Range<u64>, u64),
+) -> Result<VecDeque<Envelope>, BoxError> {
+    let pieces = range.clone().step_by(size as usize).map(|first| first..range.end.min(first + size));
+    let mut pieces: Vec<_> = pieces.map(|ids| (ids, Ok(None))).collect();
     cx.inside(|inside| {
         let cancelled = inside.cancelled();
         inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
-            for Piece { from, means, uppers, done } in pieces {
-                *done = pass.bounds(*from..*from + means.len() as u64, means, uppers, &cancelled);
-            }
+            pieces.iter_mut().for_each(|(ids, made)| *made = piece(pass, eligible, ids.clone(), &cancelled));
         });
     });
-    let (mut ids, mut means, mut uppers) = (Vec::new(), Vec::new(), Vec::new());
-    for piece in pieces {
-        piece.done?;
-        for id in eligible.store.among(piece.from..piece.from + piece.means.len() as u64) {
-            if eligible.allows(id) {
-                let at = (id - piece.from) as usize;
-                ids.push(id);
-                means.push(piece.means[at]);
-                uppers.push(piece.uppers[at]);
-            }
-        }
-    }
-    if ids.is_empty() {
+    pieces.into_iter().filter_map(|(_, made)| made.transpose()).collect()
+}
+
+/// The bounds of the objects among some ids that may be shown.
+fn piece(
+    pass: &ColumnPass,
+    eligible: &Eligible,
+    ids: Range<u64>,
+    interrupt: Interrupt<'_>,
+) -> Result<Option<Envelope>, BoxError> {
+    let count = (ids.end - ids.start) as usize;
+    let (mut means, mut uppers) = (vec![0.0; count], vec![0.0; count]);
+    pass.bounds(ids.clone(), &mut means, &mut uppers, interrupt)?;
+    let first = ids.start;
+    let allowed: Vec<u64> = eligible.store.among(ids).filter(|id| eligible.allows(*id)).collect();
+    if allowed.is_empty() {
         return Ok(None);
     }
-    Ok(Some(envelope(ids, means, uppers, pass.error())?))
+    let of = |numbers: &[f64]| allowed.iter().map(|id| numbers[(id - first) as usize]).collect();
+    let (means, uppers) = (of(&means), of(&uppers));
+    Ok(Some(envelope(allowed, means, uppers, pass.error())?))
 }
 
 /// The envelope of objects with their bounds, all with one error.
@@ -340,12 +398,4 @@ fn envelope(ids: Vec<u64>, means: Vec<f64>, uppers: Vec<f64>, error: f64) -> Res
         ("error", Arc::new(Float64Array::from(vec![error; count]))),
     ];
     Ok(Envelope::from_columns(columns)?)
-}
-
-/// Consecutive ids that one slot bounds.
-struct Piece {
-    from: u64,
-    means: Vec<f64>,
-    uppers: Vec<f64>,
-    done: Result<(), BoxError>,
 }

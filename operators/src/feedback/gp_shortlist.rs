@@ -55,7 +55,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         goes_on: gp_kernel::kernel(bind)?.sketch.is_none(),
         rows: Vec::new(),
         error: 0.0,
-        sent: None,
+        sent: 0,
     }))
 }
 
@@ -71,10 +71,26 @@ struct GpShortlist {
     size: usize,
     /// Whether objects after the first ones may be chosen too.
     goes_on: bool,
+    /// Those that are not sent, in any order.
     rows: Vec<Row>,
     error: f64,
-    /// The rows sent so far, once all have come and are in order.
-    sent: Option<usize>,
+    /// The number of rows sent.
+    sent: usize,
+}
+
+impl GpShortlist {
+    /// Takes the next rows of the list, in order. Most rows are never sent, so they are not sorted.
+    fn take_first(&mut self) -> Vec<Row> {
+        // The last rows are the first of the list.
+        let order = |a: &Row, b: &Row| a.upper.total_cmp(&b.upper).then(b.id.cmp(&a.id));
+        let left = self.rows.len().saturating_sub(self.sent.clamp(self.size, ROWS_MAX));
+        if left > 0 {
+            self.rows.select_nth_unstable_by(left, order);
+        }
+        let mut first = self.rows.split_off(left);
+        first.sort_unstable_by(|a, b| order(b, a));
+        first
+    }
 }
 
 impl Operator for GpShortlist {
@@ -92,23 +108,18 @@ impl Operator for GpShortlist {
         if !cx.is_ended(CANDIDATES) {
             return Ok(Flow::Wait);
         }
-        let Some(sent) = self.sent else {
-            self.rows.sort_unstable_by(|a, b| b.upper.total_cmp(&a.upper).then(a.id.cmp(&b.id)));
-            if !self.goes_on {
-                self.rows.truncate(self.size);
-            }
-            self.sent = Some(0);
-            return Ok(Flow::More);
-        };
-        if sent >= self.rows.len() {
+        if self.rows.is_empty() {
             return Ok(Flow::Done);
         }
         if !cx.has_room(SHORTLIST) {
             return Ok(Flow::Wait);
         }
-        let next = self.rows.len().min(sent + sent.clamp(self.size, ROWS_MAX));
-        let envelope = envelope(&self.rows[sent..next], self.error)?;
-        self.sent = Some(next);
+        let first = self.take_first();
+        let envelope = envelope(&first, self.error)?;
+        self.sent += first.len();
+        if !self.goes_on {
+            self.rows.clear();
+        }
         Ok(if cx.push(SHORTLIST, envelope)? == Pushed::Closed { Flow::Done } else { Flow::More })
     }
 }

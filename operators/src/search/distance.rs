@@ -23,11 +23,10 @@ use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 use boxwork_stores::chunks::ChunkRun;
 use boxwork_stores::space::{DeviceForm, Scratch, Space};
 
-pub(crate) use self::on_device::compute_sigmas;
-use self::on_device::{DistanceBlock, OnDevice};
-pub(crate) use self::range_block::DISTANCES_OF_ALL;
+pub(crate) use self::on_device::{DistanceBlock, OnDevice, compute_sigmas};
+pub(crate) use self::range_block::{DISTANCES_OF_ALL, Found};
 use self::ranges::{Ids, ranges_of};
-use self::select::Criteria;
+pub(crate) use self::select::Criteria;
 use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};

@@ -23,11 +23,13 @@ pub(crate) const K: Parameter = Parameter::new(
 .unit("objects");
 
 /// The queries of a request, by number.
+#[derive(Clone)]
 pub(crate) struct Queries {
     list: Vec<Query>,
 }
 
 /// One query.
+#[derive(Clone)]
 pub(crate) struct Query {
     /// Its number within the request.
     pub(crate) number: u32,
@@ -45,6 +47,17 @@ impl Queries {
     #[cfg(test)]
     pub(crate) fn new(envelopes: &[Envelope], space: &Arc<dyn Space>) -> Result<Self, BoxError> {
         Self::new_until(envelopes, space, &never)
+    }
+
+    /// Queries in the order of their numbers, from 0 on.
+    ///
+    /// # Errors
+    /// The first error of the queries.
+    pub(crate) fn of_prepared(
+        prepared: impl Iterator<Item = Result<Arc<dyn Prepared>, BoxError>>,
+    ) -> Result<Self, BoxError> {
+        let queries = (0..).zip(prepared).map(|(number, prepared)| Ok(Query { number, prepared: prepared? }));
+        Ok(Self { list: queries.collect::<Result<_, BoxError>>()? })
     }
 
     fn new_until(

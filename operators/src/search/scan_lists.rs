@@ -16,7 +16,7 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::kinds::as_f32;
-use boxwork_stores::lists::{Coding, Lists};
+use boxwork_stores::lists::{Coding, ListQueries, Lists};
 
 use crate::columns;
 use crate::search::queries::K;
@@ -134,8 +134,9 @@ impl ScanLists {
         let groups: Vec<_> = probes.chunk_by(|a, b| a.0 == b.0).collect();
         let lists = &*self.lists;
         let dimensions = lists.quantizers().dimensions();
-        let query = |place: usize| &vectors[place * dimensions..][..dimensions];
-        let new = |place: usize| lists.shortlist(query(place), self.kept);
+        let empty: Vec<Shortlist> =
+            vectors.chunks_exact(dimensions).map(|query| lists.shortlist(query, self.kept)).collect();
+        let queries = lists.queries(vectors);
         let per_piece = groups.len().div_ceil(self.slots).max(1);
         let mut side_by_side = |count: usize, f: &(dyn Fn(usize) + Sync)| {
             cx.inside(|inside| inside.for_each_chunk(count, 1, |pieces| pieces.for_each(f)));
@@ -144,7 +145,7 @@ impl ScanLists {
         let pieces = collect(&mut side_by_side, groups.len().div_ceil(per_piece), |piece| {
             let mut shortlists: Vec<Option<Shortlist>> = vec![None; numbers.len()];
             for group in &groups[piece * per_piece..groups.len().min((piece + 1) * per_piece)] {
-                scan(lists, group, &vectors, &mut shortlists, &new);
+                scan(lists, group, &queries, &mut shortlists, &empty);
             }
             shortlists
         });
@@ -176,24 +177,20 @@ impl ScanLists {
     }
 }
 
-/// Scans one list for the queries of its probes.
+/// Scans one list for the queries of its probes. Shortlists begin as those in `empty`.
 fn scan(
     lists: &Lists,
     probes: &[(u32, usize)],
-    vectors: &[f32],
+    queries: &ListQueries,
     shortlists: &mut [Option<Shortlist>],
-    new: &dyn Fn(usize) -> Shortlist,
+    empty: &[Shortlist],
 ) {
-    let (list, dimensions) = (probes[0].0, lists.quantizers().dimensions());
-    let mut queries = Vec::with_capacity(probes.len() * dimensions);
-    let mut taken = Vec::with_capacity(probes.len());
-    for (_, place) in probes {
-        queries.extend_from_slice(&vectors[place * dimensions..][..dimensions]);
-        taken.push(shortlists[*place].take().unwrap_or_else(|| new(*place)));
-    }
-    lists.scan(list, &queries, &mut taken);
-    for ((_, place), shortlist) in probes.iter().zip(taken) {
-        shortlists[*place] = Some(shortlist);
+    let places: Vec<usize> = probes.iter().map(|(_, place)| *place).collect();
+    let take = |place: &usize| shortlists[*place].take().unwrap_or_else(|| empty[*place].clone());
+    let mut taken: Vec<Shortlist> = places.iter().map(take).collect();
+    lists.scan(probes[0].0, queries, &places, &mut taken);
+    for (place, shortlist) in places.into_iter().zip(taken) {
+        shortlists[place] = Some(shortlist);
     }
 }
 

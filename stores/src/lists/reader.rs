@@ -8,7 +8,7 @@ use boxwork_kernels::CodePath;
 use boxwork_kernels::distance::squared_l2;
 use boxwork_kernels::memory::filled;
 use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist, halves_of};
-use boxwork_kernels::product::{Codes, scan};
+use boxwork_kernels::product::{Codes, Scanner};
 use boxwork_kernels::vector::{VectorMeasure, inner_product};
 
 use super::super::packed_file::{PackedBatch, PackedError, PackedFile};
@@ -34,6 +34,17 @@ pub struct Lists {
     objects: u64,
     held: Held,
 }
+
+/// Queries of a search through lists.
+#[derive(Debug)]
+pub struct ListQueries {
+    vectors: Vec<f32>,
+    /// The part of the tables of each query that does not depend on a list; empty if there are no codes, or it would be large.
+    products: Vec<f32>,
+}
+
+/// The most numbers of tables that are kept for the queries of a search: 64 MiB. For more they are computed for each list.
+const PRODUCTS_MAX: usize = 1 << 24;
 
 /// What the panels hold.
 #[derive(Debug)]
@@ -197,38 +208,61 @@ impl Lists {
         }
     }
 
-    /// Offers the objects of a list to the shortlists of some [prepared](Lists::prepare) queries.
+    /// Arranges [prepared](Lists::prepare) queries for a search through lists.
     ///
     /// # Panics
-    /// When there is no such list, or not a shortlist for each query.
-    pub fn scan(&self, list: u32, queries: &[f32], shortlists: &mut [Shortlist]) {
+    /// When these are no whole queries of the lists' dimensions.
+    pub fn queries(&self, vectors: Vec<f32>) -> ListQueries {
+        let dimensions = self.quantizers.dimensions();
+        assert!(vectors.len().is_multiple_of(dimensions), "whole queries");
+        let mut products = Vec::new();
+        if let Some(codebook) = self.quantizers.codebook() {
+            let (count, size) = (vectors.len() / dimensions, codebook.tables_len());
+            if count * size <= PRODUCTS_MAX {
+                products.resize(count * size, 0.0);
+                let each = vectors.chunks_exact(dimensions).zip(products.chunks_exact_mut(size));
+                each.for_each(|(query, products)| codebook.products(CodePath::detect(), query, products));
+            }
+        }
+        ListQueries { vectors, products }
+    }
+
+    /// Offers the objects of a list to the shortlists of the queries at some places.
+    ///
+    /// # Panics
+    /// When there is no such list or query, or not a shortlist for each query.
+    pub fn scan(&self, list: u32, queries: &ListQueries, places: &[usize], shortlists: &mut [Shortlist]) {
+        assert_eq!(places.len(), shortlists.len(), "a shortlist for each query");
         let (panels, count) = (self.panels[list as usize].clone(), self.counts[list as usize]);
         let (path, first) = (CodePath::detect(), (panels.start * PANEL) as u32);
         let dimensions = self.quantizers.dimensions();
-        match (&self.held, self.quantizers.codebook()) {
-            (Held::Codes(bytes), Some(codebook)) => {
-                let size = layout::held_bytes(dimensions, self.quantizers.coding(), codebook.parts());
-                let bytes = &bytes[panels.start * size..panels.end * size];
-                let codes = Codes { parts: codebook.parts(), bits: codebook.bits(), rows: count, bytes };
-                let centroid = &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
-                let mut terms = vec![0.0; codebook.tables_len()];
-                if self.measure != VectorMeasure::InnerProduct {
-                    codebook.terms(path, centroid, &mut terms);
-                }
-                let mut tables = terms.clone();
-                for (query, shortlist) in queries.chunks_exact(dimensions).zip(shortlists) {
-                    codebook.products(path, query, &mut tables);
-                    tables.iter_mut().zip(&terms).for_each(|(x, y)| *x += y);
-                    // Inner products are those of the centroid and of the difference, both times -2. Normalised vectors are
-                    // compared by l2: the square of what a code stands for corrects for the part that it lost.
-                    let base = match self.measure {
-                        VectorMeasure::L2 | VectorMeasure::Cosine => squared_l2(query, centroid),
-                        _ => -2.0 * inner_product(query, centroid),
-                    };
-                    scan(path, codes, &tables, base as f32, shortlist, first);
-                }
+        let query = |place: usize| &queries.vectors[place * dimensions..][..dimensions];
+        let (Held::Codes(bytes), Some(codebook)) = (&self.held, self.quantizers.codebook()) else {
+            let together: Vec<f32> = places.iter().flat_map(|place| query(*place)).copied().collect();
+            return self.rows_of(panels, count).scan(path, &together, shortlists, first);
+        };
+        let size = layout::held_bytes(dimensions, self.quantizers.coding(), codebook.parts());
+        let bytes = &bytes[panels.start * size..panels.end * size];
+        let codes = Codes { parts: codebook.parts(), bits: codebook.bits(), rows: count, bytes };
+        let centroid = &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
+        let (size, mut scanner) = (codebook.tables_len(), Scanner::new(path));
+        let (mut terms, mut tables) = (vec![0.0; size], vec![0.0; size]);
+        if self.measure != VectorMeasure::InnerProduct {
+            codebook.terms(path, centroid, &mut terms);
+        }
+        for (place, shortlist) in places.iter().zip(shortlists) {
+            match queries.products.get(place * size..(place + 1) * size) {
+                Some(products) => tables.copy_from_slice(products),
+                None => codebook.products(path, query(*place), &mut tables),
             }
-            _ => self.rows_of(panels, count).scan(path, queries, shortlists, first),
+            tables.iter_mut().zip(&terms).for_each(|(x, y)| *x += y);
+            // Inner products are those of the centroid and of the difference, both times -2. Normalised vectors are compared by
+            // l2: the square of what a code stands for corrects for the part that it lost.
+            let base = match self.measure {
+                VectorMeasure::L2 | VectorMeasure::Cosine => squared_l2(query(*place), centroid),
+                VectorMeasure::InnerProduct => -2.0 * inner_product(query(*place), centroid),
+            };
+            scanner.scan(codes, &tables, base as f32, shortlist, first);
         }
     }
 

@@ -22,14 +22,21 @@ pub struct Shortlist {
     kept: Vec<(u64, f32)>,
     /// Objects with smaller bounds are not among the largest.
     least: f32,
+    /// So many kept objects are cut next. Many may be within the margin, and those stay: the number doubles then, so that no
+    /// cut is for a few new ones.
+    cut_at: usize,
 }
+
+/// Objects that are cut at first, for each object of the list.
+const CUT_FIRST: usize = 4;
 
 impl Shortlist {
     /// A shortlist of the `size` largest, from fast bounds with at most this error.
     pub fn new(size: usize, error: f64) -> Self {
         // Rounded up, and once more for the subtraction.
         let margin = (2.0 * error * (1.0 + 1e-6) + f64::from(f32::MIN_POSITIVE)) as f32;
-        Self { size, margin, kept: Vec::new(), least: f32::NEG_INFINITY }
+        let cut_at = CUT_FIRST * size.max(256);
+        Self { size, margin, kept: Vec::new(), least: f32::NEG_INFINITY, cut_at }
     }
 
     /// Objects whose fast bound is smaller than this need not be offered.
@@ -50,8 +57,9 @@ impl Shortlist {
     pub fn offer(&mut self, id: u64, upper: f32) {
         if self.takes(upper) {
             self.kept.push((id, upper));
-            if self.kept.len() >= 4 * self.size.max(256) && self.margin.is_finite() {
+            if self.kept.len() >= self.cut_at && self.margin.is_finite() {
                 self.cut();
+                self.cut_at = self.cut_at.max(2 * self.kept.len());
             }
         }
     }

@@ -154,4 +154,8 @@ fn long_lists_are_cut_as_they_come() {
     assert!(list.len() <= 4 * 256 && list.least() > 0.9);
     let candidates = list.candidates();
     assert!((10..400).contains(&candidates.len()) && candidates.is_sorted(), "{}", candidates.len());
+    // All within the margin: nothing can be dropped, and a cut at each offer would take minutes here.
+    let mut list = Shortlist::new(10, 0.5);
+    (0..1 << 20).for_each(|id| list.offer(id, 1.0 - (id % 100) as f32 / 1e3));
+    assert_eq!(list.candidates().len(), 1 << 20);
 }

@@ -2,8 +2,9 @@
 //!
 //! Invariant: the range is at least the k-th true distance: it is an upper bound of k different rows, or was given.
 
-/// Upper bounds beyond twice k that are held before the k-th is looked for.
-const ROOM: usize = 64;
+/// Upper bounds beyond k that are held before the k-th is looked for: a few, and a quarter of k. The range falls with each look, and
+/// fewer rows are bounded by all their bits.
+const ROOM: usize = 8;
 
 /// The rows that may be among the k nearest of a query, by their bounds.
 #[derive(Clone, Debug)]
@@ -44,7 +45,7 @@ impl CodeNearest {
             return false;
         }
         self.uppers.push(upper);
-        let is_full = self.uppers.len() >= 2 * self.k + ROOM;
+        let is_full = self.uppers.len() >= self.k + self.k / 4 + ROOM;
         if is_full {
             self.cut();
         }

@@ -7,6 +7,8 @@ use super::{Encoder, LARGE, NUMBERS_PER_WORD, SLACK, SMALL, TINY, Triple, ZERO_4
 const BYTE_MAX: f64 = 127.0;
 /// A fine weight is this many times its high byte, plus its low byte.
 pub(super) const HIGH: i32 = 128;
+/// Words of a plane whose products are added side by side.
+pub(super) const WORDS: usize = 16;
 
 /// A query less the centre, as whole numbers of a step.
 #[derive(Clone, Debug)]
@@ -18,8 +20,8 @@ pub struct CodeQuery {
     pub(super) high: Vec<i8>,
     /// The low bytes of a fine query.
     pub(super) low: Vec<i8>,
-    /// The whole numbers, filled up with zeros to words of a plane.
-    pub(super) whole: Vec<i32>,
+    /// The whole numbers of a fine query by their place in a word of a plane: one for each word, then zeros.
+    pub(super) by_place: [Vec<i32>; NUMBERS_PER_WORD],
     /// The sums of these bytes.
     pub(super) sums: [i64; 2],
     /// The squared norm of the query in whole numbers, times the step squared.
@@ -64,8 +66,17 @@ impl CodeQuery {
             square += near * near;
             error += (x - near) * (x - near);
         }
-        let mut whole = whole;
-        whole.resize(whole.len().next_multiple_of(NUMBERS_PER_WORD), 0);
+        let by_place = std::array::from_fn(|place| {
+            // The low half of byte `n` has number `n` of the eight, the high half number `n + 4`.
+            let number = place / 2 + place % 2 * (NUMBERS_PER_WORD / 2);
+            let mut weights: Vec<i32> = whole
+                .chunks(NUMBERS_PER_WORD)
+                .take(if fine { usize::MAX } else { 0 })
+                .map(|numbers| numbers.get(number).copied().unwrap_or_default())
+                .collect();
+            weights.resize(weights.len().next_multiple_of(WORDS), 0);
+            weights
+        });
         let has_bounds = largest == 0.0 || (SMALL..=LARGE).contains(&largest);
         let scale = if has_bounds { scale } else { f64::NAN };
         let error = error.sqrt() * (1.0 + SLACK) + largest * 1e-12;
@@ -80,7 +91,7 @@ impl CodeQuery {
             }
             _ => (0.0, (0.0, 0.0)),
         };
-        Self { measure, scale, high, low, whole, sums, square, error, middle, far }
+        Self { measure, scale, high, low, by_place, sums, square, error, middle, far }
     }
 
     /// The part along a code, from the sum of products with the bytes of a row.

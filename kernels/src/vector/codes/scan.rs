@@ -8,9 +8,10 @@ use super::super::integer::{BLOCK_ROWS, IntegerPath, Panel, Rows, Sink, Weights,
 use super::super::measure::VectorMeasure;
 use super::first_plane;
 use super::nearest::CodeNearest;
-use super::query::CodeQuery;
-use super::{Codes, GROUP, SLACK, ZERO_4, ZERO_8};
+use super::query::{CodeQuery, WORDS};
+use super::{Codes, GROUP, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
 use crate::CodePath;
+use crate::lanes::{Lanes, Work, run};
 
 /// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
 const SINGLE_MAX: usize = 3;
@@ -87,7 +88,7 @@ impl CodeQueries {
                         if skips.is_some_and(|skips| skips(row as u32)) {
                             return;
                         }
-                        bound(codes, query, row, sum, nearest);
+                        bound(self.path, codes, query, row, sum, nearest);
                     },
                     nearest,
                 );
@@ -145,7 +146,7 @@ pub(super) fn base_of_shift(shift: f32) -> f32 {
 }
 
 /// Bounds a row by all its bits, given the sum of its first plane.
-fn bound(codes: &Codes, query: &CodeQuery, row: usize, sum: i64, nearest: &mut CodeNearest) {
+fn bound(path: CodePath, codes: &Codes, query: &CodeQuery, row: usize, sum: i64, nearest: &mut CodeNearest) {
     let (triple, shift) = (codes.triple(row, false), codes.shift(row));
     let (lower, upper) = query.bounds(query.along(sum, false, triple.inverse), triple, shift);
     if lower > nearest.range() {
@@ -155,10 +156,46 @@ fn bound(codes: &Codes, query: &CodeQuery, row: usize, sum: i64, nearest: &mut C
         nearest.push(lower, upper, row as u32);
         return;
     }
-    let sum = codes.sum(row, &query.whole);
+    // 8 bits are 16 times the first plane plus the second; the first one's sum is of its numbers doubled.
+    let sum = 8 * sum + run(path, SecondPlane { words: codes.low(row), weights: &query.by_place });
     let triple = codes.triple(row, true);
     let (lower_8, upper_8) = query.bounds(query.along(sum, true, triple.inverse), triple, shift);
     nearest.push(lower.max(lower_8), upper.min(upper_8), row as u32);
+}
+
+/// The sum of products of a row's second plane with the whole numbers of a query.
+struct SecondPlane<'a> {
+    words: &'a [u32],
+    /// For each place of a word, a number for each word.
+    weights: &'a [Vec<i32>; NUMBERS_PER_WORD],
+}
+
+impl Work for SecondPlane<'_> {
+    type Done = i64;
+
+    // In plain loops, which the compiler vectorises for the path.
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> i64 {
+        let mut total = 0;
+        let mut first = 0;
+        while first < self.words.len() {
+            let mut words = [0; WORDS];
+            let known = WORDS.min(self.words.len() - first);
+            words[..known].copy_from_slice(&self.words[first..first + known]);
+            let mut sums = [0_i32; WORDS];
+            for (place, weights) in self.weights.iter().enumerate() {
+                let weights = &weights[first..first + WORDS];
+                for lane in 0..WORDS {
+                    sums[lane] += (words[lane] >> (4 * place) & 15) as i32 * weights[lane];
+                }
+            }
+            for sum in sums {
+                total += i64::from(sum);
+            }
+            first += WORDS;
+        }
+        total
+    }
 }
 
 struct Bounds<'a> {

@@ -6,9 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use boxwork_kernels::interrupt::Interrupt;
-use boxwork_runtime::operator::{BoxError, Context};
+use boxwork_runtime::operator::BoxError;
 
-use crate::feedback::distances::ColumnMaker;
 use crate::feedback::marks::Fitted;
 use crate::resources::gp_kernel::{Column, GpKernel};
 
@@ -24,34 +23,37 @@ pub(super) struct ColumnPass {
     kernel: Arc<GpKernel>,
     model: Arc<Fitted>,
     explore: f64,
-    maker: ColumnMaker,
     columns: Vec<Arc<Column>>,
     error: f64,
 }
 
 impl ColumnPass {
+    /// The pass over the columns of a model's marks.
     pub(super) fn new(
         kernel: &Arc<GpKernel>,
         model: &Arc<Fitted>,
         explore: f64,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Self, BoxError> {
-        Ok(Self {
-            kernel: Arc::clone(kernel),
-            model: Arc::clone(model),
-            explore: model.explore(explore),
-            maker: ColumnMaker::new(kernel, &model.marks, interrupt)?,
-            columns: Vec::new(),
-            error: 0.0,
-        })
+        columns: Vec<Arc<Column>>,
+    ) -> Self {
+        let change = |column: &Column| match column {
+            Column::Exact(_) => 0.0,
+            Column::Fast { change, change_squared, .. } => kernel.covariance.change(*change, *change_squared),
+        };
+        let (mut of_means, mut largest) = (0.0, 0.0f64);
+        for (weight, column) in model.weights.iter().zip(&columns) {
+            let change = change(column);
+            of_means += weight.abs() * (change + ROUNDING);
+            largest = largest.max(change);
+        }
+        let explore = model.explore(explore);
+        let error = of_means + explore * (STEEPEST * largest + ROUNDING);
+        Self { kernel: Arc::clone(kernel), model: Arc::clone(model), explore, columns, error }
     }
 
-    /// Adds a mark's part to the bounds of objects at these distances from it.
-    fn add(&self, mark: usize, distances: impl Iterator<Item = f64>, means: &mut [f64], reached: &mut [f64]) {
+    /// Adds a mark's part, the covariances of objects with it, to their bounds.
+    fn add(&self, mark: usize, covariances: &[f64], means: &mut [f64], reached: &mut [f64]) {
         let (weight, noise) = (self.model.weights[mark], self.model.marks[mark].noise);
-        let covariance = self.kernel.covariance;
-        for ((distance, mean), reached) in distances.zip(means).zip(reached) {
-            let k = covariance.of(distance);
+        for ((k, mean), reached) in covariances.iter().zip(means).zip(reached) {
             *mean += weight * k;
             *reached = reached.max(k * k / (1.0 + noise));
         }
@@ -62,26 +64,6 @@ impl ColumnPass {
         for (upper, mean) in reached.iter_mut().zip(means) {
             *upper = mean + self.explore * (1.0 - *upper).max(0.0).sqrt();
         }
-    }
-
-    /// Makes some of the columns; returns true once [`ColumnPass::bounds`] may be called.
-    pub(super) fn step(&mut self, cx: &mut Context<'_>) -> Result<bool, BoxError> {
-        let Some(columns) = self.maker.step(cx)? else { return Ok(false) };
-        self.columns = columns;
-        let change = |column: &Column| match column {
-            Column::Exact(_) => 0.0,
-            Column::Fast { change, change_squared, .. } => {
-                self.kernel.covariance.change(*change, *change_squared)
-            }
-        };
-        let (mut of_means, mut largest) = (0.0, 0.0f64);
-        for (weight, column) in self.model.weights.iter().zip(&self.columns) {
-            let change = change(column);
-            of_means += weight.abs() * (change + ROUNDING);
-            largest = largest.max(change);
-        }
-        self.error = of_means + self.explore * (STEEPEST * largest + ROUNDING);
-        Ok(true)
     }
 
     /// The means of consecutive ids and their bounds U. Numbers of removed objects have no meaning.
@@ -95,19 +77,21 @@ impl ColumnPass {
         means.fill(0.0);
         uppers.fill(0.0);
         let places = ids.start as usize..ids.end as usize;
+        let mut covariances = vec![0.0; places.len()];
         for (mark, column) in self.columns.iter().enumerate() {
             if interrupt() {
                 return Err(boxwork_kernels::interrupt::Interrupted.into());
             }
             match &**column {
                 Column::Exact(distances) => {
-                    self.add(mark, distances[places.clone()].iter().copied(), means, uppers);
+                    let pairs = covariances.iter_mut().zip(&distances[places.clone()]);
+                    pairs.for_each(|(k, distance)| *k = self.kernel.covariance.of(*distance));
                 }
                 Column::Fast { distances, .. } => {
-                    let distances = distances[places.clone()].iter().map(|distance| f64::from(*distance));
-                    self.add(mark, distances, means, uppers);
+                    self.kernel.covariance.of_all(&distances[places.clone()], &mut covariances);
                 }
             }
+            self.add(mark, &covariances, means, uppers);
         }
         self.finish(means, uppers);
         Ok(())

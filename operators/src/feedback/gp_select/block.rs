@@ -13,8 +13,9 @@ use crate::feedback::distances::{Origin, bring_in, exact};
 use crate::feedback::marks::Fitted;
 use crate::resources::gp_kernel::GpKernel;
 
-/// Objects of a block: their covariances with some hundred marks take less than a megabyte.
-const OBJECTS: usize = 256;
+/// Objects of a block: a usual shortlist has a block for each of eight slots, and their covariances with some hundred marks
+/// stay in the caches of a core.
+const OBJECTS: usize = 32;
 
 /// Some candidates, their covariances with the marks, and their means and variances.
 #[derive(Debug)]

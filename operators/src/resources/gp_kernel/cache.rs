@@ -4,16 +4,18 @@
 //! most.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arrow_array::{Array, ArrayRef};
+use boxwork_kernels::chance::mix;
 use boxwork_stores::space::Space;
 
 /// The most bytes of columns of one space.
 const COLUMN_BYTES_MAX: usize = 256 << 20;
 /// Columns of objects that are not in the store.
 const FOREIGN_MAX: usize = 64;
-/// Pairs of each of two generations: about 100 MiB together.
+/// Pairs of each of two generations: about 70 MiB together.
 const PAIRS_MAX: usize = 1 << 20;
 
 /// The distances of one object from all ids of a store; those of removed objects have no meaning.
@@ -53,8 +55,33 @@ struct Columns {
 /// Two generations: the young one replaces the old one when it is full.
 #[derive(Debug, Default)]
 struct Pairs {
-    young: HashMap<[u64; 2], f64>,
-    old: HashMap<[u64; 2], f64>,
+    young: Generation,
+    old: Generation,
+}
+
+type Generation = HashMap<u64, f64, BuildHasherDefault<PairHasher>>;
+
+/// A pair as one number; nothing for ids above 32 bits, whose distances are not kept.
+fn key([a, b]: [u64; 2]) -> Option<u64> {
+    Some(u64::from(u32::try_from(a).ok()?) << 32 | u64::from(u32::try_from(b).ok()?))
+}
+
+/// Hashes the number of a pair: a round looks up tens of thousands, and nobody outside chooses ids.
+#[derive(Debug, Default)]
+struct PairHasher(u64);
+
+impl Hasher for PairHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0 ^ number);
+    }
 }
 
 impl Cache {
@@ -108,7 +135,8 @@ impl Cache {
         let known = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
         let mut missing = Vec::new();
         for (place, (pair, out)) in pairs.iter().zip(out).enumerate() {
-            match known.young.get(pair).or_else(|| known.old.get(pair)) {
+            let key = key(*pair);
+            match key.and_then(|key| known.young.get(&key).or_else(|| known.old.get(&key))) {
                 Some(distance) => *out = *distance,
                 None => missing.push(place),
             }
@@ -123,7 +151,9 @@ impl Cache {
             if known.young.len() >= PAIRS_MAX {
                 known.old = std::mem::take(&mut known.young);
             }
-            known.young.insert(pair, distance);
+            if let Some(key) = key(pair) {
+                known.young.insert(key, distance);
+            }
         }
     }
 
@@ -212,8 +242,10 @@ mod tests {
             cache.keep_pairs((from..from + PAIRS_MAX as u64).map(|idx| (pair(idx), idx as f64)));
         }
         let last = 3 * PAIRS_MAX as u64 - 1;
-        let mut out = [0.0; 2];
-        assert_eq!(cache.pairs(&[pair(last), pair(0)], &mut out), [1]);
+        let beyond = [1, 1 << 32];
+        cache.keep_pairs([(beyond, 7.0)].into_iter());
+        let mut out = [0.0; 3];
+        assert_eq!(cache.pairs(&[pair(last), pair(0), beyond], &mut out), [1, 2]);
         assert_eq!(out[0], last as f64);
         assert!(cache.pairs.lock().unwrap().old.len() <= PAIRS_MAX);
     }

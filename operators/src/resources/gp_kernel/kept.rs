@@ -13,8 +13,8 @@ use boxwork_kernels::sketch::COORDINATES;
 use boxwork_stores::sketch::{Sketch, SketchError};
 use boxwork_stores::space::Space;
 
-/// Bytes of all columns together.
-const BYTES_MAX: usize = 512 << 20;
+/// Bytes of all columns together: those of 200 marks of a million objects fit.
+const BYTES_MAX: usize = 384 << 20;
 
 /// The covariances of one object with all others, in the form of the pass.
 pub(crate) type KeptColumn = Arc<[u16]>;

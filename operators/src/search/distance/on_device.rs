@@ -26,7 +26,7 @@ const SIGMAS_PER_CHUNK: usize = 32;
 const ENVELOPE_ROWS: usize = 1 << 14;
 
 /// Makes blocks for devices, and distances from blocks that come back.
-pub(super) struct OnDevice {
+pub(crate) struct OnDevice {
     space: Arc<SqfdSpace>,
     devices: Arc<Devices>,
     allowed: Arc<[usize]>,
@@ -36,7 +36,7 @@ pub(super) struct OnDevice {
 }
 
 /// A block of either kind; a box has one type of block.
-pub(super) enum DistanceBlock {
+pub(crate) enum DistanceBlock {
     Rows(SqfdBlock),
     Run(RangeBlock),
 }
@@ -51,7 +51,7 @@ impl DistanceBlock {
     }
 
     /// The device that keeps the chunks of this block.
-    pub(super) fn home(&self) -> Option<usize> {
+    pub(crate) fn home(&self) -> Option<usize> {
         match self {
             Self::Rows(_) => None,
             Self::Run(block) => block.home,
@@ -97,7 +97,7 @@ impl Block for DistanceBlock {
 }
 
 impl OnDevice {
-    pub(super) fn new(
+    pub(crate) fn new(
         space: Arc<SqfdSpace>,
         devices: &Arc<Devices>,
         allowed: &Arc<[usize]>,
@@ -111,14 +111,14 @@ impl OnDevice {
 
     /// The blocks for some ids and consecutive queries, if the ids are whole chunks. The producer of ranges need not
     /// know how much a device takes at once.
-    pub(super) fn runs(&self, places: &Range<usize>, ids: &Range<u64>) -> Option<Vec<ChunkRun>> {
+    pub(crate) fn runs(&self, places: &Range<usize>, ids: &Range<u64>) -> Option<Vec<ChunkRun>> {
         let (store, cut) = (self.space.store(), self.space.chunks().cut);
         let run = cut.run_of(store, ids)?;
         Some(cut.runs(store, &self.devices, &self.allowed, (places.clone(), run)).into_iter().collect())
     }
 
     /// The ids of some chunks.
-    pub(super) fn ids(&self, chunks: &Range<usize>) -> Range<u64> {
+    pub(crate) fn ids(&self, chunks: &Range<usize>) -> Range<u64> {
         let (store, cut) = (self.space.store(), self.space.chunks().cut);
         cut.ids(store, chunks.start).start..cut.ids(store, chunks.end - 1).end
     }
@@ -143,7 +143,7 @@ impl OnDevice {
     }
 
     /// A block of whole chunks, without a row per object; reads into memory what the device lacks.
-    pub(super) fn run_block(
+    pub(crate) fn run_block(
         &mut self,
         cx: &mut Context<'_>,
         queries: &Queries,
@@ -333,13 +333,10 @@ fn distances_of_run(
         match &block.found {
             Found::Nothing => Err(BoxError::new("a block came back without results")),
             Found::Kept(kept) => kept.iter().try_for_each(|(place, id, cross)| row(*place, *id, *cross)),
-            Found::All(crosses) => {
-                let ids = block
-                    .queries
-                    .clone()
-                    .flat_map(|place| store.among(block.ids()).map(move |id| (place, id)));
-                ids.zip(crosses).try_for_each(|((place, id), cross)| row(place, id, *cross))
-            }
+            Found::All(sums) => block.queries.clone().try_for_each(|place| {
+                let ids = block.ids();
+                block.each(objects, (place, &ids), sums, |id, cross| row(place, id, cross))
+            }),
         }
     })?;
     rows.chunks(ENVELOPE_ROWS).map(|rows| Ok(distances_envelope(rows)?)).collect()

@@ -21,29 +21,29 @@ use boxwork_stores::signature_store::{Objects, StoreError};
 pub(crate) const DISTANCES_OF_ALL: &str = "distances of all";
 
 /// Whole chunks for consecutive queries.
-pub(super) struct RangeBlock {
+pub(crate) struct RangeBlock {
     common: Arc<Common>,
     /// The queries, by their places.
-    pub(super) queries: Range<usize>,
-    pub(super) chunks: Range<usize>,
+    pub(crate) queries: Range<usize>,
+    pub(crate) chunks: Range<usize>,
     /// The device that keeps the chunks, unless it has failed.
-    pub(super) home: Option<usize>,
+    pub(crate) home: Option<usize>,
     /// Whether rows may be dropped.
     may_select: bool,
     /// Whether the selection runs in this block.
     selects: bool,
     /// Whether it brought anything to a device that stays there.
     pub(super) brings: bool,
-    pub(super) found: Found,
+    pub(crate) found: Found,
 }
 
 /// The results of a block.
-pub(super) enum Found {
+pub(crate) enum Found {
     Nothing,
     /// For each kept row: the query's place, the object, the weighted similarity.
     Kept(Vec<(usize, u64, f64)>),
-    /// Weighted similarities by query, then by object, through all chunks.
-    All(Vec<f64>),
+    /// The device's sums by query, then by piece, through all chunks: see [`RangeBlock::each`].
+    All(Vec<f32>),
 }
 
 impl RangeBlock {
@@ -66,7 +66,7 @@ impl RangeBlock {
     }
 
     /// The ids of its objects, including removed ones.
-    pub(super) fn ids(&self) -> Range<u64> {
+    pub(crate) fn ids(&self) -> Range<u64> {
         let (store, cut) = (self.common.space.store(), self.common.space.chunks().cut);
         cut.ids(store, self.chunks.start).start..cut.ids(store, self.chunks.end - 1).end
     }
@@ -81,6 +81,31 @@ impl RangeBlock {
     fn layouts<'a>(&'a self, objects: Objects<'_>) -> Result<Vec<&'a ChunkLayout>, StoreError> {
         let chunks = self.common.space.chunks();
         self.chunks.clone().map(|chunk| chunks.chunk_layout(objects, &self.common.shape, chunk)).collect()
+    }
+
+    /// Calls a function with each object among some ids, in order, and its weighted similarity to the query at a place, from
+    /// the sums of [`Found::All`].
+    ///
+    /// # Errors
+    /// Those of the function, and when a batch is damaged.
+    pub(crate) fn each<E: From<StoreError>>(
+        &self,
+        objects: Objects<'_>,
+        (place, ids): (usize, &Range<u64>),
+        sums: &[f32],
+        mut f: impl FnMut(u64, f64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let layouts = self.layouts(objects)?;
+        let pieces = sums.len() / self.queries.len();
+        let mut sums = &sums[(place - self.queries.start) * pieces..][..pieces];
+        for layout in layouts {
+            let (here, beyond) = sums.split_at(layout.pieces);
+            for idx in layout.places_of(ids) {
+                f(layout.id(idx), layout.sum(idx, here))?;
+            }
+            sums = beyond;
+        }
+        Ok(())
     }
 
     /// The selection for this block; `None` unless every signature is one piece and enough rows can be dropped.
@@ -194,17 +219,8 @@ impl Block for RangeBlock {
                     Found::Kept(rows)
                 }));
             }
-            let sums: &[f32] = if pieces > 0 { back.numbers("sums") } else { &[] };
-            let mut crosses = Vec::with_capacity(layouts.iter().map(|layout| layout.len()).sum::<usize>());
-            for query in 0..self.queries.len() {
-                let mut sums = &sums[query * pieces..][..pieces];
-                for layout in &layouts {
-                    let (here, beyond) = sums.split_at(layout.pieces);
-                    crosses.extend((0..layout.len()).map(|idx| layout.sum(idx, here)));
-                    sums = beyond;
-                }
-            }
-            Ok(Found::All(crosses))
+            let sums = if pieces > 0 { back.numbers("sums").to_vec() } else { Vec::new() };
+            Ok(Found::All(sums))
         });
         self.found = found.unwrap_or(Found::Nothing);
     }

@@ -24,7 +24,7 @@ const ENTRIES_OF_RANGE: usize = 8192;
 
 /// The criteria by which the consumer keeps objects; a selection may drop all others.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Criteria {
+pub(crate) struct Criteria {
     /// The `k` nearest.
     pub(super) k: Option<usize>,
     /// Those within this distance.

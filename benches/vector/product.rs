@@ -1,0 +1,267 @@
+//! `what=product`, `what=fastscan` and `what=encode`: codes of product quantizers, all of them and those of lists.
+
+use std::fs;
+
+use boxwork_kernels::distance::squared_l2;
+use boxwork_kernels::panels::Shortlist;
+use boxwork_kernels::product::{Bits, Codebook, Codes, Scanner, pack};
+use boxwork_kernels::vector::VectorMeasure;
+
+use super::contest::{Bench, Limit, Other, Work, pieces, shared};
+use super::kmeans::{assigned, first};
+use super::list;
+use super::lists::{ByList, scanned};
+use super::support::Arguments;
+use super::world::{Answers, World};
+
+/// Rows found, of which the nearest is looked for among the first 1, 10 and all.
+const K: usize = 100;
+/// Rows of an answer that is ranked by rows, and candidates for each.
+const REFINED: (usize, usize) = (10, 10);
+/// By how much recalls of both sides may differ.
+const RECALL_OFF: f64 = 0.002;
+/// Rows that train a codebook.
+const TRAINED_MAX: usize = 65_536;
+/// Lists of codes.
+const LISTS: usize = 1024;
+
+pub(super) fn product(bench: &Bench, arguments: &Arguments) {
+    for parts in [16, 32] {
+        full(bench, "7", "product", parts, Bits::Eight, 1.3);
+    }
+    of_lists(bench, arguments, "9", "listsproduct", 16, Bits::Eight, 1.3);
+}
+
+pub(super) fn fast(bench: &Bench, arguments: &Arguments) {
+    full(bench, "8", "fast", 32, Bits::Four, 1.0);
+    of_lists(bench, arguments, "8", "listsfast", 32, Bits::Four, 1.1);
+}
+
+/// The codebook of the peer, or ours.
+fn codebook(
+    bench: &Bench,
+    made: Option<()>,
+    parts: usize,
+    bits: Bits,
+    rows: &dyn Fn() -> Vec<f32>,
+) -> Codebook {
+    let dimensions = bench.world.dimensions;
+    if made.is_some() {
+        let numbers = bench.read_f32("codebook.f32");
+        return Codebook::of_numbers(dimensions, parts, bits, numbers).expect("the peer's codebook");
+    }
+    let found = Codebook::train(&rows(), dimensions, parts, bits, 1, bench.path, &mut pieces(bench.threads));
+    found.expect("memory").expect("no one cancels it")
+}
+
+fn name_of(bits: Bits) -> &'static str {
+    if bits == Bits::Four { "4" } else { "8" }
+}
+
+/// Searches among all codes, without lists.
+fn full(bench: &Bench, row: &'static str, kind: &str, parts: usize, bits: Bits, bar: f64) {
+    let world = &bench.world;
+    let made = bench.ask(&format!("index {kind} {parts}")).map(|_| ());
+    let codebook = codebook(bench, made, parts, bits, &|| world.spread(TRAINED_MAX));
+    let bytes = pack(&encoded(bench, &codebook, &world.rows), parts, bits);
+    let codes = Codes { parts, bits, rows: world.count(), bytes: &bytes };
+    let queries = world.each_query();
+    let search = || {
+        shared(bench.threads, queries.len(), |part| {
+            let (mut tables, mut scanner) = (vec![0.0; codebook.tables_len()], Scanner::new(bench.path));
+            let search = |query: &&[f32]| -> Vec<u32> {
+                codebook.tables(bench.path, query, &mut tables);
+                let mut list = Shortlist::new(K, 0.0);
+                scanner.scan(codes, &tables, 0.0, &mut list, 0);
+                list.by_score().into_iter().map(|(_, row)| row).collect()
+            };
+            queries[part].iter().map(search).collect()
+        })
+    };
+    let truth = world.exact(VectorMeasure::L2, 1);
+    let question = format!("search {kind} {K} 0 {0} {0}", queries.len());
+    let note = recalls(bench, &truth, &search(), made.and_then(|()| bench.found(&question, K)), bits);
+    let bytes = bytes.len() as f64 * queries.len() as f64;
+    let name = format!("all codes, {parts} x {} bits", name_of(bits));
+    let other = if bits == Bits::Four { "IndexPQFastScan" } else { "IndexPQ" };
+    let work = Work { row, name, limit: Limit::Bytes(bytes), note };
+    bench.contest(&work, &[Other { name: other, question, bar }], &mut || _ = search());
+    bench.ask("forget");
+}
+
+/// Both recalls as text; those by 8 bits are compared, as both sides add the same numbers of f32 up.
+fn recalls(
+    bench: &Bench,
+    truth: &Answers,
+    found: &[Vec<u32>],
+    peers: Option<Vec<Vec<i64>>>,
+    bits: Bits,
+) -> String {
+    let all = |found: &[Vec<u32>]| [1, 10, 100].map(|r| World::recall_at(truth, found, r));
+    let own = all(found);
+    let mut note = format!("R@1, 10, 100 {:.3} {:.3} {:.3}", own[0], own[1], own[2]);
+    if let Some(peers) = peers {
+        let peers: Vec<Vec<u32>> = peers
+            .iter()
+            .map(|found| found.iter().map(|row| u32::try_from(*row).unwrap_or(u32::MAX)).collect())
+            .collect();
+        let theirs = all(&peers);
+        note += &format!(", peer's {:.3} {:.3} {:.3}", theirs[0], theirs[1], theirs[2]);
+        for (own, theirs) in own.into_iter().zip(theirs) {
+            // The peer rounds sums of 4 bits; ours are exact, and may find more. One query of few counts for much.
+            let off = if bits == Bits::Eight { (own - theirs).abs() } else { theirs - own };
+            assert!(off <= RECALL_OFF.max(3.0 / truth.len() as f64), "recalls {own} and {theirs}");
+        }
+    }
+    if bench.world.is_like_sample { note } else { format!("{note} (of a mixture)") }
+}
+
+/// Searches among the codes of some lists; those of 4 bits are ranked by their rows.
+fn of_lists(
+    bench: &Bench,
+    arguments: &Arguments,
+    row: &'static str,
+    kind: &str,
+    parts: usize,
+    bits: Bits,
+    bar: f64,
+) {
+    let (world, dimensions) = (&bench.world, bench.world.dimensions);
+    let is_refined = bits == Bits::Four;
+    let lists = ByList::new(bench, LISTS.min(world.count() / 20));
+    let made = bench.ask(&format!("index {kind} {parts}")).map(|_| ());
+    let residuals = residuals(world, &lists);
+    // The peer's codes of 4 bits are of the rows themselves, ours of the differences from the centroids.
+    let codebook = codebook(bench, made.filter(|()| !is_refined), parts, bits, &|| {
+        residuals[..residuals.len().min(TRAINED_MAX * dimensions)].to_vec()
+    });
+    let codes = encoded(bench, &codebook, &residuals);
+    let (mut places, mut packed) = (Vec::new(), Vec::new());
+    for rows in &lists.rows {
+        let of: Vec<u8> =
+            rows.iter().flat_map(|row| codes[*row as usize * parts..][..parts].to_vec()).collect();
+        packed.push((places.len() as u32, pack(&of, parts, bits)));
+        places.extend_from_slice(rows);
+    }
+    let kept = if is_refined { REFINED.0 * REFINED.1 } else { K };
+    let search = |probes: usize| -> Vec<Vec<u32>> {
+        shared(bench.threads, world.each_query().len(), |part| {
+            let queries = &world.queries[part.start * dimensions..part.end * dimensions];
+            let probes = lists.nearest(bench, queries, probes);
+            let mut shortlists = vec![Shortlist::new(kept, 0.0); part.len()];
+            let size = codebook.tables_len();
+            let (mut terms, mut tables) = (vec![0.0; size], vec![0.0; size]);
+            let (mut products, mut scanner) = (vec![0.0; part.len() * size], Scanner::new(bench.path));
+            for (query, products) in queries.chunks_exact(dimensions).zip(products.chunks_exact_mut(size)) {
+                codebook.products(bench.path, query, products);
+            }
+            scanned(world, queries, &probes, &mut shortlists, &mut |list, places, queries, taken| {
+                let (first, bytes) = &packed[list as usize];
+                let codes = Codes { parts, bits, rows: lists.rows[list as usize].len(), bytes };
+                let centroid = lists.centroid(list, dimensions);
+                codebook.terms(bench.path, centroid, &mut terms);
+                for ((query, place), shortlist) in queries.chunks_exact(dimensions).zip(places).zip(taken) {
+                    let both = products[place * size..][..size].iter().zip(&terms);
+                    tables.iter_mut().zip(both).for_each(|(sum, (x, y))| *sum = x + y);
+                    scanner.scan(codes, &tables, squared_l2(query, centroid) as f32, shortlist, *first);
+                }
+            });
+            let rank = |(query, list): (&[f32], Shortlist)| -> Vec<u32> {
+                let mut found: Vec<u32> =
+                    list.by_score().into_iter().map(|(_, place)| places[place as usize]).collect();
+                if is_refined {
+                    let nearest = world.nearest_of(query, &found, REFINED.0).into_iter();
+                    found = nearest.map(|(_, row)| row).collect();
+                }
+                found
+            };
+            queries.chunks_exact(dimensions).zip(shortlists).map(rank).collect()
+        })
+    };
+    let truth = world.exact(VectorMeasure::L2, 1);
+    for probes in list(arguments, "probes", "8,32").into_iter().filter(|probes| *probes <= lists.rows.len()) {
+        let k = if is_refined { REFINED.0 } else { K };
+        let question = format!("search {kind} {k} {probes} {0} {0}", truth.len());
+        let note =
+            recalls(bench, &truth, &search(probes), made.and_then(|()| bench.found(&question, k)), bits);
+        let scanned = lists.probed(&lists.nearest(bench, &world.queries, probes));
+        let bytes = (scanned * parts) as f64 / if bits == Bits::Four { 2.0 } else { 1.0 };
+        let name = format!("{} lists, {probes} probed, {parts} x {}", lists.rows.len(), name_of(bits));
+        let other = if is_refined { "IVF,PQ32x4fs,RFlat, k_factor 10" } else { "IndexIVFPQ, tables kept" };
+        let work = Work { row, name, limit: Limit::Bytes(bytes), note };
+        bench.contest(&work, &[Other { name: other, question, bar }], &mut || _ = search(probes));
+    }
+    bench.ask("forget");
+}
+
+/// The differences of all rows from their centroids.
+fn residuals(world: &World, lists: &ByList) -> Vec<f32> {
+    let dimensions = world.dimensions;
+    let mut residuals = world.rows.clone();
+    for (residual, list) in residuals.chunks_exact_mut(dimensions).zip(&lists.of_row) {
+        residual.iter_mut().zip(lists.centroid(*list, dimensions)).for_each(|(x, y)| *x -= y);
+    }
+    residuals
+}
+
+fn encoded(bench: &Bench, codebook: &Codebook, rows: &[f32]) -> Vec<u8> {
+    let (encoder, dimensions) = (codebook.encoder(), bench.world.dimensions);
+    shared(bench.threads, rows.len() / dimensions, |part| {
+        encoder.encode(bench.path, &rows[part.start * dimensions..part.end * dimensions])
+    })
+}
+
+pub(super) fn encode(bench: &Bench, arguments: &Arguments) {
+    const PARTS: usize = 16;
+    let (world, dimensions) = (&bench.world, bench.world.dimensions);
+    let made = bench.ask(&format!("index product {PARTS}")).map(|_| ());
+    let codebook = codebook(bench, made, PARTS, Bits::Eight, &|| world.spread(TRAINED_MAX));
+    let codes = encoded(bench, &codebook, &world.rows);
+    let question = "encode product".to_owned();
+    if made.and_then(|()| bench.ask(&question)).is_some() {
+        let theirs = fs::read(bench.folder.join("codes.u8")).expect("the peer's codes");
+        assert_eq!(theirs.len(), codes.len(), "as many codes");
+        let both = codes.chunks_exact(PARTS).zip(theirs.chunks_exact(PARTS));
+        for (row, (own, theirs)) in both.enumerate().filter(|(_, (own, theirs))| own != theirs) {
+            let square = |code: &[u8]| {
+                let mut decoded = vec![0.0; dimensions];
+                codebook.decode(code, &mut decoded);
+                squared_l2(world.row(row as u32), &decoded)
+            };
+            assert!(
+                (square(theirs) - square(own)).abs() <= world.tolerance(),
+                "row {row}: {own:?} {theirs:?}"
+            );
+        }
+    }
+    let products = (world.rows.len() * Bits::Eight.centroids()) as f64;
+    let work = Work {
+        row: "11",
+        name: format!("encode by {PARTS} x 8 bits"),
+        limit: Limit::MultiplyAdds(products),
+        note: format!("{} rows", world.count()),
+    };
+    bench.contest(&work, &[Other { name: "IndexPQ.sa_encode", question, bar: 1.5 }], &mut || {
+        _ = encoded(bench, &codebook, &world.rows);
+    });
+    bench.ask("forget");
+    let centroids = first(bench, arguments.get("clusters", 4096));
+    bench.write_f32("start.f32", &centroids);
+    let own = assigned(bench, &centroids);
+    if let Some(theirs) = bench.found("assign", 1) {
+        for ((row, own), theirs) in (0..).zip(&own).zip(theirs) {
+            let other = &centroids[theirs[0] as usize * dimensions..][..dimensions];
+            let off = (squared_l2(world.row(row), other) - own.1).abs();
+            assert!(off <= world.tolerance(), "row {row} is not nearest to {}", theirs[0]);
+        }
+    }
+    let clusters = centroids.len() / dimensions;
+    let work = Work {
+        row: "11",
+        name: format!("assign to {clusters}"),
+        limit: Limit::MultiplyAdds((world.rows.len() * clusters) as f64),
+        note: format!("{} rows", world.count()),
+    };
+    let other = Other { name: "quantizer.search(rows, 1)", question: "assign".to_owned(), bar: 3.0 };
+    bench.contest(&work, &[other], &mut || _ = assigned(bench, &centroids));
+}
