@@ -60,7 +60,7 @@ fn main() {
         return;
     }
     // As `boxwork serve` does.
-    boxwork::serving::return_large_buffers();
+    boxwork::serving::share_arenas();
     print_machine();
     let world = World::new(&arguments);
     println!("store       {}", world.about());

@@ -14,6 +14,6 @@ mod rounds;
 mod snapshot;
 mod stores;
 
-pub use allocator::return_large_buffers;
+pub use allocator::share_arenas;
 pub use pipelines::Pipelines;
 pub use stores::{Opening, Stores};

@@ -1,21 +1,21 @@
-//! The allocator's way with large buffers.
+//! The allocator's way with the memory of many threads.
 #![cfg_attr(
     target_env = "gnu",
     expect(unsafe_code, reason = "the allocator is set by a call of the C library")
 )]
 
-/// Buffers of at least this many bytes come from the system one by one, and go back to it as soon as they are free.
+/// Arenas from which all threads together take memory.
 #[cfg(target_env = "gnu")]
-const LARGE: i32 = 128 << 10;
+const ARENAS: i32 = 2;
 
-/// Lets the process give large buffers back to the system as soon as they are free. For servers: glibc keeps such buffers for
-/// each thread by default, and rounds over a large store, which use hundreds of them, then take twice the memory. Does
-/// nothing with other allocators.
-pub fn return_large_buffers() {
+/// Lets all threads share a few arenas, if it is called before there are threads. For servers: glibc gives each thread an
+/// arena of its own by default, and what one of them has freed waits there for that thread alone, so rounds over a large store
+/// take twice the memory. Does nothing with other allocators.
+pub fn share_arenas() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call changes one number of the allocator, which takes a lock for it.
     unsafe {
         // A refusal leaves the default, with which everything works.
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_ARENA_MAX, ARENAS);
     }
 }

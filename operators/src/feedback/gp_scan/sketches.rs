@@ -225,9 +225,13 @@ impl DeviceTask for SketchScan {
     const IS_ORDERED: bool = false;
 
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        let bytes = self.marks.len() * self.tiles() * TILE * size_of::<u16>();
         // An infinite error is that of numbers that mean nothing: all objects are bounded in f64.
-        if self.devices.is_none() && self.kept.is_room_for(bytes) && self.error.is_finite() {
+        if self.devices.is_some() || !self.error.is_finite() {
+            return Ok(());
+        }
+        let sketches = self.marks.iter().map(|mark| &mark.sketch);
+        let bytes = self.tiles() * TILE * size_of::<u16>();
+        if self.kept.is_worthwhile(self.sketch.number(), &self.covariance, sketches, bytes) {
             self.keep_columns(cx)?;
         }
         Ok(())

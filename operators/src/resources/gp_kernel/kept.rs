@@ -16,6 +16,9 @@ use boxwork_stores::space::Space;
 /// Bytes of all columns together: those of 200 marks of a million objects fit.
 const BYTES_MAX: usize = 384 << 20;
 
+/// New marks of a round of usual size.
+const MISSING_FEW: usize = 32;
+
 /// The covariances of one object with all others, in the form of the pass.
 pub(crate) type KeptColumn = Arc<[u16]>;
 
@@ -70,9 +73,24 @@ struct Kept {
 }
 
 impl KeptColumns {
-    /// Whether the columns of one round, of so many bytes, may be kept: they leave room for another session's.
-    pub(crate) fn is_room_for(&self, bytes: usize) -> bool {
-        bytes <= BYTES_MAX
+    /// Whether a round goes by columns of this many bytes: if they fit together, and few are missing or there is room for
+    /// those. A round whose columns have made room for others' bounds all objects by their sketches: it would take the room of
+    /// others in turn, and no round would find its columns any more.
+    pub(crate) fn is_worthwhile<'a>(
+        &self,
+        number: u64,
+        covariance: &Covariance,
+        sketches: impl ExactSizeIterator<Item = &'a [u16; COORDINATES]>,
+        bytes: usize,
+    ) -> bool {
+        if sketches.len().saturating_mul(bytes) > BYTES_MAX {
+            return false;
+        }
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = sketches
+            .filter(|sketch| !kept.columns.contains_key(&Key::new(number, covariance, sketch)))
+            .count();
+        missing <= MISSING_FEW || kept.bytes + missing * bytes <= BYTES_MAX
     }
 
     /// The column of an object.
@@ -143,6 +161,14 @@ mod tests {
         assert!(kept.get(2, &covariance, &[0; COORDINATES]).is_none());
         let other = Covariance::new(Form::Gaussian, 0.6);
         assert!(kept.get(1, &other, &[0; COORDINATES]).is_none());
+        let others = [[7; COORDINATES], [8; COORDINATES], [9; COORDINATES]];
+        let sketches = |count: usize| others.iter().cycle().take(count).collect::<Vec<_>>().into_iter();
+        let is_worthwhile =
+            |count: usize, bytes: usize| kept.is_worthwhile(1, &covariance, sketches(count), bytes);
+        assert!(is_worthwhile(MISSING_FEW, BYTES_MAX / MISSING_FEW), "few make room");
+        assert!(!is_worthwhile(MISSING_FEW, BYTES_MAX / MISSING_FEW + 1), "they do not fit together");
+        assert!(is_worthwhile(40, (BYTES_MAX - 600) / 40), "there is room");
+        assert!(!is_worthwhile(40, BYTES_MAX / 40), "too many would take the room of others");
         kept.keep_within(100, key(4), &column);
         assert!(!has(4) && kept.0.lock().unwrap().bytes == 600);
     }
