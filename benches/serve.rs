@@ -30,8 +30,13 @@ mod browser;
 #[path = "serve/click.rs"]
 mod click;
 
+use mimalloc::MiMalloc;
 use support::{Arguments, print_machine};
 use world::World;
+
+// That of the command: its memory is what the rows ask for.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 const HELP: &str = "\
 what=page       first byte of the page: requests=2000
@@ -59,8 +64,6 @@ fn main() {
         println!("{HELP}");
         return;
     }
-    // As `boxwork serve` does.
-    boxwork::serving::share_arenas();
     print_machine();
     let world = World::new(&arguments);
     println!("store       {}", world.about());

@@ -3,7 +3,6 @@
 //! Invariants: each pipeline is prepared once for a state of a store, and requests are submitted with envelopes in memory;
 //! no thread waits for a request; a state of a store that is replaced lives on for the requests that use it.
 
-mod allocator;
 mod ask;
 mod loaded;
 mod names;
@@ -14,6 +13,5 @@ mod rounds;
 mod snapshot;
 mod stores;
 
-pub use allocator::share_arenas;
 pub use pipelines::Pipelines;
 pub use stores::{Opening, Stores};

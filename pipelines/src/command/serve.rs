@@ -12,7 +12,7 @@ use boxwork_server::{Bound, Config, Limits, Log, openapi};
 
 use super::{data, print_diagnostics, say};
 use crate::engine::{Engine, Interrupts};
-use crate::serving::{Opening, Pipelines, Stores, share_arenas};
+use crate::serving::{Opening, Pipelines, Stores};
 use crate::terminal::Exit;
 
 /// The least bytes of a token.
@@ -185,7 +185,6 @@ impl Refused {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    share_arenas();
     if arguments.openapi {
         return data(&openapi::text());
     }

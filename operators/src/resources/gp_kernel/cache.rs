@@ -15,8 +15,8 @@ use boxwork_stores::space::Space;
 const COLUMN_BYTES_MAX: usize = 256 << 20;
 /// Columns of objects that are not in the store.
 const FOREIGN_MAX: usize = 64;
-/// Pairs of each of two generations: about 70 MiB together.
-const PAIRS_MAX: usize = 1 << 20;
+/// Pairs of each of two generations: about 40 MiB together.
+const PAIRS_MAX: usize = 1 << 19;
 
 /// The distances of one object from all ids of a store; those of removed objects have no meaning.
 #[derive(Debug)]
