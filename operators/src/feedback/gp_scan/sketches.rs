@@ -172,7 +172,7 @@ impl SketchScan {
         // Columns of a cancelled request are not whole.
         ask(&|| cx.is_cancelled())?;
         let mut made = missing.iter().zip(made).map(|(mark, column)| {
-            let column: KeptColumn = column.into();
+            let column = KeptColumn::new(column.into());
             self.kept.keep(number, &covariance, &mark.sketch, &column);
             column
         });

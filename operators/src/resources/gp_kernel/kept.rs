@@ -20,7 +20,7 @@ const BYTES_MAX: usize = 384 << 20;
 const MISSING_FEW: usize = 32;
 
 /// The covariances of one object with all others, in the form of the pass.
-pub(crate) type KeptColumn = Arc<[u16]>;
+pub(crate) type KeptColumn = Arc<Box<[u16]>>;
 
 /// The sketches that resources of an engine use now.
 #[derive(Debug, Default)]
@@ -120,7 +120,7 @@ impl KeptColumns {
     }
 
     fn keep_within(&self, bytes_max: usize, key: Key, column: &KeptColumn) {
-        let bytes = size_of_val(&**column);
+        let bytes = size_of_val(&***column);
         if bytes > bytes_max {
             return;
         }
@@ -128,13 +128,13 @@ impl KeptColumns {
         kept.time += 1;
         let entry = (Arc::clone(column), kept.time);
         if let Some((old, _)) = kept.columns.insert(key, entry) {
-            kept.bytes -= size_of_val(&*old);
+            kept.bytes -= size_of_val(&**old);
         }
         kept.bytes += bytes;
         while kept.bytes > bytes_max {
             let oldest = kept.columns.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
             let Some((old, _)) = oldest.and_then(|key| kept.columns.remove(&key)) else { return };
-            kept.bytes -= size_of_val(&*old);
+            kept.bytes -= size_of_val(&**old);
         }
     }
 }
@@ -148,7 +148,7 @@ mod tests {
         let kept = KeptColumns::default();
         let covariance = Covariance::new(Form::Gaussian, 0.5);
         let key = |mark: u16| Key::new(1, &covariance, &[mark; COORDINATES]);
-        let column: KeptColumn = vec![0u16; 100].into();
+        let column = KeptColumn::new(vec![0; 100].into());
         let has = |mark: u16| kept.get(1, &covariance, &[mark; COORDINATES]).is_some();
         kept.keep_within(600, key(0), &column);
         kept.keep_within(600, key(1), &column);
