@@ -80,7 +80,7 @@ fn with_store(kind: Ending) -> (TempDir, Vec<f32>, Vec<f32>) {
     (folder, rows, queries)
 }
 
-/// What a scan in f64 finds for a query: rows with their distances.
+/// The rows that a scan in f64 finds for a query, with their distances.
 fn wanted(measure: VectorMeasure, query: &[f32], rows: &[f32]) -> Vec<(f64, usize)> {
     let distances = rows.chunks_exact(DIMENSIONS).map(|row| measure.between(query, row));
     let mut all: Vec<(f64, usize)> = distances.zip(0..).collect();

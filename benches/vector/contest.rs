@@ -23,7 +23,7 @@ const PEAK_STEPS: usize = 100_000;
 /// Numbers that are read in a measurement of reading: beyond every cache.
 const READ_NUMBERS: usize = 1 << 26;
 
-/// What no program on this machine can beat.
+/// A rate that no program on this machine can beat.
 #[derive(Clone, Copy)]
 pub(super) enum Limit {
     /// So many multiply-adds of f32, at the rate that registers have.

@@ -27,7 +27,7 @@ const RECALL_OFF: f64 = 0.06;
 /// The intrinsic dimensions that count as those of the sample.
 const DIMENSIONS: [f64; 2] = [14.0, 19.0];
 
-/// What describes how hard vectors are to search.
+/// Figures that describe how hard vectors are to search.
 struct Hardness {
     /// Mean distances of the nearest, the tenth and the hundredth.
     near: [f64; 3],

@@ -24,7 +24,7 @@ pub(super) fn run(bench: &Bench, arguments: &Arguments) {
             k_means(&world.rows, dimensions, first.clone(), options, bench.path, &mut pieces(bench.threads));
         found.expect("memory").expect("no one cancels it").centroids
     };
-    // The same exact sum for both sides: the squared distances of all rows from their nearest centroids.
+    // Both sides are judged by one exact sum: the squared distances of all rows from their nearest centroids.
     let objective =
         |centroids: &[f32]| -> f64 { assigned(bench, centroids).iter().map(|(_, square)| square).sum() };
     let own = objective(&cluster());

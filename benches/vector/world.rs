@@ -24,7 +24,7 @@ pub(super) type Answers = Vec<Vec<(f64, u32)>>;
 pub(super) struct World {
     pub(super) dimensions: usize,
     pub(super) rows: Vec<f32>,
-    /// The same rows as bytes; of a mixture, about the same.
+    /// The rows as bytes; those of a mixture are rounded.
     pub(super) bytes: Vec<u8>,
     pub(super) queries: Vec<f32>,
     /// Whether the rows are like a sample of real ones.

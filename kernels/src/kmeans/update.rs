@@ -62,7 +62,7 @@ struct Means<'a> {
     dimensions: usize,
     /// Rows, cluster by cluster.
     order: &'a [u32],
-    /// Where each cluster begins, and where the last one ends.
+    /// The place at which each cluster begins, and the end of the last one.
     starts: &'a [usize],
 }
 

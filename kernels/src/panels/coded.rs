@@ -212,7 +212,7 @@ impl Coded {
         self.plain_scores(panels, words, steps, scores)
     }
 
-    /// The same in plain loops.
+    /// [`Coded::scores`] in plain loops.
     #[cfg(any(test, not(target_arch = "x86_64")))]
     fn plain_scores(
         &self,

@@ -103,7 +103,7 @@ impl FlatQueries {
             _ if is_large => f64::INFINITY,
             VectorMeasure::InnerProduct => 2.0 * relative * self.norms[query] * norm_max + tiny,
             VectorMeasure::L2 => {
-                // Of distances that differ less than f64 tells, ids decide: roundings of the distance are errors too.
+                // Ids decide among distances that differ less than f64 tells, so roundings of the distance are errors too.
                 let ranked = steps * f64::EPSILON * (self.norms[query] + norm_max).powi(2);
                 let square = 4.0 * UNIT * norm_max * norm_max;
                 2.0 * relative * self.norms[query] * norm_max + square + ranked + tiny

@@ -176,7 +176,7 @@ enum State {
     Chosen(Vec<(u64, Upper)>),
 }
 
-/// What the bounds need beside columns.
+/// The model, and the objects to bound once there are columns.
 struct Making {
     model: Arc<Fitted>,
     eligible: Arc<Eligible>,

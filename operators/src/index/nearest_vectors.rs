@@ -79,7 +79,7 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("nearest_vectors", "Finds the nearest vectors of many queries.", Kind::Stateful, make)
 };
 
-/// What requests share.
+/// The vectors and codes that requests share.
 struct Shared {
     space: Arc<dyn Space>,
     vectors: Arc<ObjectStore<Vectors>>,
@@ -129,7 +129,7 @@ enum Packed {
     Flat(FlatQueries),
 }
 
-/// What is left of each query.
+/// The rows that are left of each query.
 enum Found {
     Codes(Vec<CodeNearest>),
     Values(Vec<Nearest>),

@@ -201,7 +201,7 @@ impl Operator for Prefilter {
                     (self.sends, self.drains) = (true, true);
                     break;
                 };
-                // Where nothing is known, a bound is 0 or minus infinity: no better candidate can come.
+                // A bound is 0 or minus infinity where nothing is known: no better candidate can come.
                 if self.best_first && envelope.f64s("lower")?.iter().all(|lower| *lower <= 0.0) {
                     self.pass_on(&envelope)?;
                     self.sends = true;

@@ -54,7 +54,7 @@ pub struct Arguments {
     length: Option<f64>,
     #[command(flatten)]
     sketches: Sketches,
-    /// Where to bound sketches, or to compute exact distances of large stores: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    /// The place that bounds sketches, or computes exact distances of large stores: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
     #[command(flatten)]

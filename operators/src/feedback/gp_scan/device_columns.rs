@@ -26,7 +26,7 @@ use crate::search::queries::Queries;
 /// Ids of a column that one slot handles at a time.
 const IDS_PER_PIECE: usize = 4096;
 /// Ids of a column that slots compute in one firing.
-const IDS_PER_FIRING: usize = 16 * IDS_PER_PIECE;
+const IDS_PER_FIRING: u64 = 16 * IDS_PER_PIECE as u64;
 
 /// Runs of chunks are whole blocks; slots take one piece of a column a firing.
 pub(super) const SIZES: Sizes =
@@ -55,6 +55,15 @@ pub(super) struct DeviceColumns {
     items: VecDeque<Item>,
 }
 
+/// Parts of columns that slots compute, each in one firing.
+fn parts(places: Range<usize>, ids: Range<u64>) -> impl Iterator<Item = Item> {
+    let firings = move |place| {
+        let part = move |first: u64| Item::Ids(place, first..ids.end.min(first + IDS_PER_FIRING));
+        (ids.start..ids.end).step_by(IDS_PER_FIRING as usize).map(part)
+    };
+    places.flat_map(firings)
+}
+
 impl DeviceColumns {
     /// A task that makes the columns of a model's marks, as far as earlier rounds have not left them.
     ///
@@ -75,7 +84,11 @@ impl DeviceColumns {
         }))?;
         let on_device = OnDevice::new(Arc::clone(&space), devices, allowed, Criteria::default());
         let ids = space.store().len();
-        let runs = if missing.is_empty() { None } else { on_device.runs(&(0..missing.len()), &(0..ids)) };
+        let items = match on_device.runs(&(0..missing.len()), &(0..ids)) {
+            _ if missing.is_empty() => VecDeque::new(),
+            Some(runs) => runs.into_iter().map(Item::Run).collect(),
+            None => parts(0..missing.len(), 0..ids).collect(),
+        };
         Ok(Self {
             kernel: Arc::clone(kernel),
             space,
@@ -85,7 +98,7 @@ impl DeviceColumns {
             distances: missing.iter().map(|_| vec![0.0; ids as usize]).collect(),
             missing,
             queries,
-            items: runs.into_iter().flatten().map(Item::Run).collect(),
+            items,
         })
     }
 
@@ -178,7 +191,10 @@ impl DeviceTask for DeviceColumns {
     }
 
     fn take(&mut self, _: &mut Context<'_>, _: bool) -> Result<Option<Taken<Item>>, BoxError> {
-        Ok(self.items.pop_front().map(Taken::Whole))
+        Ok(self.items.pop_front().map(|item| match item {
+            Item::Run(_) => Taken::Whole(item),
+            Item::Ids(..) => Taken::ForSlots(item),
+        }))
     }
 
     fn is_ended(&self, _: &Context<'_>) -> bool {
@@ -235,17 +251,7 @@ impl DeviceTask for DeviceColumns {
     ) -> Result<Vec<Infallible>, BoxError> {
         match left.pop_front() {
             None => {}
-            Some(Item::Run((places, chunks))) => {
-                let ids = self.on_device.ids(&chunks);
-                let parts = places.flat_map(|place| {
-                    let firsts = ids.clone().step_by(IDS_PER_FIRING);
-                    firsts.map(move |first| (place, first))
-                });
-                let end = ids.end;
-                let parts = parts
-                    .map(|(place, first)| Item::Ids(place, first..end.min(first + IDS_PER_FIRING as u64)));
-                left.extend(parts.collect::<Vec<_>>());
-            }
+            Some(Item::Run((places, chunks))) => left.extend(parts(places, self.on_device.ids(&chunks))),
             Some(Item::Ids(place, ids)) => {
                 let objects: Vec<u64> = self.space.store().among(ids.clone()).collect();
                 bring_in(cx, &self.kernel, &objects)?;
