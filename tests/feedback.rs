@@ -12,6 +12,7 @@ use arrow_array::types::{Float64Type, UInt64Type};
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use boxwork::engine::Engine;
 use boxwork::shipped;
+use boxwork_runtime::feeding::faults::has_device;
 use boxwork_runtime::operator::{RequestInput, RequestOutput};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::request::Submission;
@@ -94,8 +95,7 @@ fn rounds_from_sketches_are_the_same_on_slots_and_devices() {
     assert_eq!(shown(&on_slots).len(), 4);
     assert_eq!(on_slots, with(&["--rerank", "6", "--device", "cpu", "--workers", "2"]));
     // With no device there is nothing to compare.
-    if boxwork_runtime::feeding::faults::has_device("rounds_from_sketches_are_the_same_on_slots_and_devices")
-    {
+    if has_device("rounds_from_sketches_are_the_same_on_slots_and_devices") {
         assert_eq!(on_slots, with(&["--rerank", "6", "--device", "gpu"]));
     }
     // Among all objects the choice is that of exact distances.
@@ -234,6 +234,10 @@ fn simulated_users_are_the_same_for_any_number_of_workers() {
             assert!(found(4) <= 7.0);
         }
     }
+    if has_device("simulated_users_are_the_same_for_any_number_of_workers") {
+        let on = |device: &str| ok(at, &[&call[..], &methods, &["--device", device]].concat());
+        assert_eq!(on("gpu"), on("cpu"));
+    }
     let said = fails(at, &[&call[..], &["--classes", "no-such"]].concat(), 3);
     assert!(said.contains("there is no class `no-such`; there are"), "{said}");
     let table = ok(
@@ -253,4 +257,22 @@ fn simulated_users_are_the_same_for_any_number_of_workers() {
         ],
     );
     assert!(table.contains("6 sessions of 3 classes, 3 rounds of 2") && table.contains("of 6"), "{table}");
+}
+
+#[test]
+fn sessions_are_played_with_all_exact_distances_or_not_at_all() {
+    let folder = with_store();
+    let at = folder.path();
+    ok(at, &["sample-images", "few", "--classes", "2", "--per-class", "3", "--seed", "3"]);
+    ok(at, &["extract", "few", "--out", "few.arrow"]);
+    let shown = ok(at, &["pipelines", "show", "simulate"]);
+    for (from, to, fault) in [
+        ("exact_pairs: 8386560", "exact_pairs: 0", "give `exact_pairs` of box `pair_distances` at least 276"),
+        ("all_pairs, store: objects", "all_pairs, store: few", "all 276 pairs of the store, and 15 came"),
+    ] {
+        let with_few = shown.replace("resources:", "resources:\n  few: {kind: store, path: few.arrow}");
+        std::fs::write(at.join("mine.yaml"), with_few.replace(from, to)).expect("a file");
+        let said = fails(at, &["run", "mine.yaml", "--set", "store=s.arrow", "--set", "seeds=1"], 3);
+        assert!(said.contains(fault), "{said}");
+    }
 }

@@ -12,7 +12,9 @@ use arrow_array::builder::{ListBuilder, UInt32Builder};
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use arrow_schema::{DataType, Field};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
+use boxwork_runtime::operator::{
+    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
+};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use self::matrix::{Matrix, Objects, Table};
@@ -23,6 +25,8 @@ use crate::resources::gp_kernel::{self, GpKernel, KERNEL};
 /// The most objects: the distances of all pairs are in memory.
 const OBJECTS_MAX: u64 = 4096;
 
+const DISTANCES: In =
+    In::stream(0, "distances", columns::pair_distances, "the exact distances of all pairs of the store");
 const SESSIONS: Out = Out::new(0, "sessions", columns::sessions, "one row a session");
 
 /// A probability.
@@ -42,7 +46,7 @@ const fn count(name: &'static str, most: i64, default: i64, about: &'static str)
 /// round by its class. Relevant objects are counted among those shown.
 ///
 /// # Inputs
-/// None.
+/// `distances`: the distances of all pairs of objects, once each, without an error.
 ///
 /// # Outputs
 /// `sessions`: one row for each method, class and seed.
@@ -100,6 +104,7 @@ pub static PLAY_SESSIONS: OperatorSpec = OperatorSpec {
         Parameter::new("seed", ParameterType::integer_from(0), Default::Integer(1), "the users"),
         count("rerank", 32_768, 256, "objects among which a model chooses, if sketches bound them"),
     ],
+    inputs: &[DISTANCES],
     outputs: &[SESSIONS],
     example: "play: {kind: play_sessions, kernel: kernel, methods: [nearest, gp_bucb]}",
     check: Some(gp_kernel::check),
@@ -168,14 +173,14 @@ impl Operator for PlaySessions {
                 let matrix = Matrix::new(objects.ids.len());
                 self.state = State::Matrix(objects, matrix);
             }
-            State::Matrix(objects, matrix) => {
-                let is_done = matrix.step(cx, &self.kernel, &objects.ids)?;
-                cx.progress(0, 0);
-                if is_done {
-                    let table = matrix.finish(&self.kernel, &objects.ids);
+            State::Matrix(objects, matrix) => match cx.take(DISTANCES) {
+                Some(pairs) => matrix.take(&objects.ids, &pairs)?,
+                None if cx.is_ended(DISTANCES) => {
+                    let table = matrix.finish(&self.kernel, &objects.ids)?;
                     self.state = State::Playing(std::mem::take(objects), table);
                 }
-            }
+                None => return Ok(Flow::Wait),
+            },
             State::Playing(objects, table) => {
                 let total = self.methods.len() * objects.classes.len() * self.users;
                 if self.done == total {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array};
 use boxwork_kernels::interrupt::{Interrupt, ask};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::Picked;
+use boxwork_runtime::feeding::{Access, Back, Block, DeviceError, Feed, Picked};
 use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
@@ -21,6 +21,8 @@ use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken}
 use crate::quality::all_pairs::pairs_count;
 use crate::resources::{self, SPACE, device_parameter};
 use crate::search::distance::pairs::{DevicePairs, SqfdBlock};
+use crate::search::exact_distance::pairs::ExactPairs;
+use crate::search::exact_distance::{ExactBlock, UNEQUAL};
 use boxwork_stores::space::{DeviceForm, Prepared, Scratch, Space};
 
 const PAIRS: In = In::stream(0, "pairs", columns::pairs, "two objects a row");
@@ -35,10 +37,11 @@ const DISTANCES: Out = Out::new(0, "distances", columns::pair_distances, "a dist
 /// `distances`: a distance a pair, and how far it may be from the exact one: 0 where it is exact.
 ///
 /// # Parameters
-/// `space`: the objects and their distance. `device`: where to compute; the last bits differ from device to device, as nothing
-/// behind this box computes again in 64 bits. On devices envelopes may overtake each other. `exact_pairs`: if the objects of
-/// the store make no more pairs than this, and no device computes, the distances are the exact ones, in 64 bits; for the
-/// signature quadratic form distance of large signatures these take some 30 times as long as the fast ones.
+/// `space`: the objects and their distance. `device`: where to compute. On devices envelopes may overtake each other.
+/// `exact_pairs`: if the objects of the store make no more pairs than this, the distances are the exact ones, in 64 bits, with
+/// the same bits on slots and devices; for the signature quadratic form distance of large signatures these take some 30 times
+/// as long as the fast ones. Of more pairs the last bits differ from device to device, as nothing behind this box computes
+/// again in 64 bits.
 pub static PAIR_DISTANCES: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -47,7 +50,7 @@ pub static PAIR_DISTANCES: OperatorSpec = OperatorSpec {
             "exact_pairs",
             ParameterType::Integer { minimum: 0, maximum: i64::MAX },
             Default::Integer(EXACT_PAIRS),
-            "compute in 64 bits if the objects make no more pairs than this, and on no device",
+            "compute in 64 bits if the objects make no more pairs than this",
         )
         .unit("pairs"),
     ],
@@ -72,7 +75,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
     let pairs = pairs_count(space.store().objects_count());
     let picked = bind.pick_devices("device", Some(pairs), BLOCK_PAIRS)?;
-    let is_exact = picked.devices.is_none() && pairs <= bind.count("exact_pairs") as u64;
+    let is_exact = pairs <= bind.count("exact_pairs") as u64;
     Ok(Box::new(stage(space, picked, is_exact)))
 }
 
@@ -80,24 +83,87 @@ fn stage(space: Arc<dyn Space>, picked: Picked, is_exact: bool) -> DeviceStage<P
     let form = Arc::clone(&space).device_form();
     let (devices, picked) = match (form, picked.devices) {
         (Some(DeviceForm::Sqfd(sqfd)), Some((devices, allowed))) => {
-            (Some(DevicePairs::new(sqfd, &devices, &allowed)), Some((devices, allowed)))
+            let pairs = if is_exact {
+                OnDevices::Exact(ExactPairs::new(sqfd))
+            } else {
+                OnDevices::Fast(DevicePairs::new(sqfd, &devices, &allowed))
+            };
+            (Some(pairs), Some((devices, allowed)))
         }
         _ => (None, None),
     };
-    DeviceStage::new(PairDistances { space, is_exact, scratch: Scratch::default(), devices }, SIZES, picked)
+    let sizes = if is_exact && devices.is_some() { ExactPairs::SIZES } else { SIZES };
+    DeviceStage::new(PairDistances { space, is_exact, scratch: Scratch::default(), devices }, sizes, picked)
+}
+
+/// What devices compute.
+enum OnDevices {
+    Fast(DevicePairs),
+    Exact(ExactPairs),
+}
+
+/// A block of pairs.
+enum PairBlock {
+    Fast(SqfdBlock),
+    Exact(ExactBlock),
+}
+
+impl PairBlock {
+    fn inner(&self) -> &dyn Block {
+        match self {
+            Self::Fast(block) => block,
+            Self::Exact(block) => block,
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Block {
+        match self {
+            Self::Fast(block) => block,
+            Self::Exact(block) => block,
+        }
+    }
+
+    fn into_envelopes(self) -> Vec<Envelope> {
+        match self {
+            Self::Fast(block) => block.envelopes,
+            Self::Exact(block) => block.envelopes,
+        }
+    }
+}
+
+impl Block for PairBlock {
+    fn size(&self) -> u64 {
+        self.inner().size()
+    }
+
+    fn kind(&self) -> &'static str {
+        self.inner().kind()
+    }
+
+    fn residents(&self) -> Vec<Access> {
+        self.inner().residents()
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        self.inner_mut().feed(feed)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.inner_mut().collect(back);
+    }
 }
 
 struct PairDistances {
     space: Arc<dyn Space>,
-    /// The slots compute exact distances.
+    /// The distances are exact.
     is_exact: bool,
     scratch: Scratch,
     /// Nothing where the slots compute everything.
-    devices: Option<DevicePairs>,
+    devices: Option<OnDevices>,
 }
 
 impl PairDistances {
-    fn devices(&self) -> &DevicePairs {
+    fn devices(&self) -> &OnDevices {
         self.devices.as_ref().expect("there are blocks only where there are devices")
     }
 
@@ -144,27 +210,50 @@ fn runs<'a>(a: &'a [u64], b: &'a [u64]) -> impl Iterator<Item = Run<'a>> {
 
 impl DeviceTask for PairDistances {
     type Item = Envelope;
-    type Block = SqfdBlock;
+    type Block = PairBlock;
     type Made = Envelope;
 
     const IS_ORDERED: bool = false;
 
-    fn take(&mut self, cx: &mut Context<'_>, _: bool) -> Result<Option<Taken<Envelope>>, BoxError> {
-        Ok(Taken::next(cx, PAIRS, |pairs| [pairs.rows() as u64, 0]))
+    fn take(&mut self, cx: &mut Context<'_>, device: bool) -> Result<Option<Taken<Envelope>>, BoxError> {
+        let Some(pairs) = cx.take(PAIRS) else { return Ok(None) };
+        let weight = match &self.devices {
+            Some(OnDevices::Exact(exact)) if device => exact.weight(cx, &pairs)?,
+            _ => [pairs.rows() as u64, 0],
+        };
+        Ok(Some(Taken::Piece(pairs, weight)))
     }
 
     fn is_ended(&self, cx: &Context<'_>) -> bool {
         cx.is_ended(PAIRS)
     }
 
-    fn block(&mut self, cx: &mut Context<'_>, envelopes: Vec<Envelope>) -> Result<SqfdBlock, BoxError> {
-        self.devices().block(cx, envelopes)
+    fn block(&mut self, cx: &mut Context<'_>, envelopes: Vec<Envelope>) -> Result<PairBlock, BoxError> {
+        Ok(match self.devices() {
+            OnDevices::Fast(pairs) => PairBlock::Fast(pairs.block(cx, envelopes)?),
+            OnDevices::Exact(pairs) => PairBlock::Exact(pairs.block(cx, envelopes)?),
+        })
     }
 
-    fn finish(&mut self, cx: &mut Context<'_>, block: SqfdBlock) -> Result<BlockOutcome<Self>, BoxError> {
-        let mut made = Vec::with_capacity(block.envelopes.len());
+    fn finish(&mut self, cx: &mut Context<'_>, block: PairBlock) -> Result<BlockOutcome<Self>, BoxError> {
         let cancelled = cx.cancelled();
-        for (pairs, distances) in self.devices().distances(block, &cancelled)? {
+        let mut made = Vec::new();
+        let found = match (self.devices(), block) {
+            (OnDevices::Fast(pairs), PairBlock::Fast(block)) => pairs.distances(block, &cancelled)?,
+            (OnDevices::Exact(pairs), PairBlock::Exact(block)) => {
+                let Some(distances) = pairs.distances(&block, &cancelled)? else {
+                    cx.report(block.device, UNEQUAL);
+                    return Ok(BlockOutcome::Untrusted(block.envelopes));
+                };
+                for (pairs, distances) in block.envelopes.iter().zip(distances) {
+                    let errors = vec![0.0; distances.len()];
+                    made.push(with_distances(pairs, distances, errors)?);
+                }
+                return Ok(BlockOutcome::Made(made));
+            }
+            _ => unreachable!("the blocks are made by the same devices"),
+        };
+        for (pairs, distances) in found {
             let (a, b) = (pairs.u64s("a")?, pairs.u64s("b")?);
             let mut errors = Vec::with_capacity(distances.len());
             for run in runs(a, b) {
@@ -176,8 +265,8 @@ impl DeviceTask for PairDistances {
         Ok(BlockOutcome::Made(made))
     }
 
-    fn failed(&mut self, block: SqfdBlock, _: bool) -> BlockOutcome<Self> {
-        BlockOutcome::Fallback(block.envelopes)
+    fn failed(&mut self, block: PairBlock, _: bool) -> BlockOutcome<Self> {
+        BlockOutcome::Fallback(block.into_envelopes())
     }
 
     fn compute(
@@ -251,7 +340,7 @@ mod tests {
     use boxwork_stores::testing;
 
     /// All pairs of a store's objects, in envelopes of so many, on devices that may fail at a call.
-    fn check_on_devices(space: &Arc<SqfdSpace>, plan: Plan, rows: usize) {
+    fn check_on_devices(space: &Arc<SqfdSpace>, plan: Plan, rows: usize, is_exact: bool) {
         let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
         let (is_lost, is_sound) = (plan.for_good, plan.call == 0);
         let (driver, devices) = Faulty::devices(plan, Options { cache, ..Options::default() });
@@ -264,7 +353,7 @@ mod tests {
             reason: "the test has picked".to_owned(),
         };
         let mut harness =
-            Harness::of(&PAIR_DISTANCES, Box::new(stage(testing::any_space(space), picked, false)));
+            Harness::of(&PAIR_DISTANCES, Box::new(stage(testing::any_space(space), picked, is_exact)));
         harness.room(2);
         for rows in all.chunks(rows) {
             let column = |of: fn(&(u64, u64)) -> u64| -> ArrayRef {
@@ -289,13 +378,19 @@ mod tests {
         for ((a, b), (found, error)) in found {
             let exact = space.store().read(|objects| space.between(objects, a, b)).unwrap();
             assert!((found - exact).abs() <= error, "{a} and {b}: {found} within {error}, not {exact}");
-            assert!(error < 1e-3, "{a} and {b}: within {error}");
+            assert!(if is_exact { error == 0.0 } else { error < 1e-3 }, "{a} and {b}: within {error}");
         }
         // The box gives up the buffers of a silent device, which may still write to them.
         drop(harness);
         if is_sound {
             let computed: u64 = devices.statistics().iter().map(|of_device| of_device.size).sum();
-            assert_eq!((computed, devices.take_warnings()), (all.len() as u64, Vec::new()), "all on devices");
+            let terms = |(a, b): &(u64, u64)| {
+                let centroids =
+                    |id| space.store().read(|objects| objects.signature(id).map(|found| found.len()));
+                (centroids(*a).unwrap() * centroids(*b).unwrap()) as u64
+            };
+            let all = if is_exact { all.iter().map(terms).sum() } else { all.len() as u64 };
+            assert_eq!((computed, devices.take_warnings()), (all, Vec::new()), "all on devices");
         }
         drop(devices);
         assert!(is_lost || driver.left().is_empty(), "{:?} are left", driver.left());
@@ -309,11 +404,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let space = testing::space(testing::store(folder.path(), 90));
         for (rows, appears_as) in [(5000, 1), (100, 2)] {
-            check_on_devices(&space, Plan { appears_as, ..Plan::default() }, rows);
+            for is_exact in [false, true] {
+                check_on_devices(&space, Plan { appears_as, ..Plan::default() }, rows, is_exact);
+            }
         }
         for call in (6..80).step_by(5) {
             for for_good in [false, true] {
-                check_on_devices(&space, Plan { call, for_good, appears_as: 1, ..Plan::default() }, 1000);
+                for is_exact in [false, true] {
+                    let plan = Plan { call, for_good, appears_as: 1, ..Plan::default() };
+                    check_on_devices(&space, plan, 1000, is_exact);
+                }
             }
         }
     }

@@ -7,6 +7,7 @@
 //! order. On slots it computes the pieces of its envelopes side by side.
 
 mod block;
+pub(crate) mod pairs;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,8 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out, Pushed};
 
-use self::block::{Common, ExactBlock};
+use self::block::Common;
+pub(crate) use self::block::ExactBlock;
 use crate::columns;
 use crate::devices::code_path::of_device;
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
@@ -71,6 +73,10 @@ const PIECE_ROWS: usize = 32;
 
 /// Rows of each block that the slots compute again and compare.
 const CHECKED_ROWS: usize = 16;
+
+/// The report of a device that computes wrong sums.
+pub(crate) const UNEQUAL: &str =
+    "its sums in 64 bits differ from the processor's: distances are computed without devices";
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
@@ -254,9 +260,7 @@ impl DeviceTask for ExactDistance {
         if block.is_as_reference(self.checked_rows)? {
             return Ok(BlockOutcome::Made(envelopes_of(&block.envelopes, block.distances()?)?));
         }
-        let problem =
-            "its sums in 64 bits differ from the processor's: distances are computed without devices";
-        cx.report(block.device.clone(), problem);
+        cx.report(block.device.clone(), UNEQUAL);
         Ok(BlockOutcome::Untrusted(block.envelopes.into_iter().map(Candidates::from).collect()))
     }
 

@@ -24,7 +24,7 @@ pub struct Arguments {
     /// Objects at most: the time grows with their square, the memory does not
     #[arg(long, default_value_t = 100_000)]
     most: u32,
-    /// Pairs of objects up to which distances are computed in 64 bits, if no device does
+    /// Pairs of objects up to which distances are computed in 64 bits
     #[arg(long, default_value_t = 32_768)]
     exact_pairs: u32,
     /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`; last digits differ between them

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Space, path_value, run_shipped, whole};
+use super::{Space, device, path_value, run_shipped, whole};
 use crate::command::feedback::{KERNELS, Sketches};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
@@ -74,6 +74,9 @@ pub struct Arguments {
     sketches: Sketches,
     #[command(flatten)]
     space: Space,
+    /// Where to compute the distances of all pairs: auto, cpu, gpu, or gpu: and device numbers
+    #[arg(long, value_name = "DEVICE", default_value = "cpu", value_parser = device)]
+    device: String,
     /// The format of the results
     #[arg(long, default_value = "table", value_parser = ["table", "json"])]
     format: String,
@@ -99,6 +102,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("classes".to_owned(), texts(&arguments.classes)),
         ("seed".to_owned(), whole(arguments.seed)),
         ("kernel".to_owned(), text(&arguments.kernel)),
+        ("device".to_owned(), text(&arguments.device)),
         ("format".to_owned(), text(&arguments.format)),
     ]);
     values.extend(arguments.rare.map(|rare| ("rare".to_owned(), whole(rare))));

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use boxwork_kernels::sketch::coordinate;
-use boxwork_runtime::operator::{BoxError, Context};
+use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::BoxError;
 use boxwork_stores::sketch::Sketch;
 use boxwork_stores::store::Store;
 
-use crate::feedback::distances::{Origin, bring_in, exact};
 use crate::resources::class_of;
 use crate::resources::gp_kernel::GpKernel;
 
@@ -41,9 +41,6 @@ impl Table {
         self.sketched.is_some()
     }
 }
-
-/// Rows of one firing.
-const ROWS_PER_FIRING: usize = 32;
 
 /// The objects of a store by place, and the members of the classes that users look for.
 #[derive(Debug, Default)]
@@ -84,65 +81,67 @@ impl Objects {
                 store.path().display()
             )));
         }
-        store.bring_in(&ids)?;
         Ok(Self { ids, classes })
     }
 }
 
-/// The distances of all pairs as they are computed: row by row, those before the diagonal.
+/// The distances of all pairs as they come.
 #[derive(Debug)]
 pub(super) struct Matrix {
     objects: usize,
-    rows: Vec<Vec<f64>>,
+    distances: Vec<f64>,
+    /// Pairs that have come.
+    pairs: usize,
 }
 
 impl Matrix {
     pub(super) fn new(objects: usize) -> Self {
-        Self { objects, rows: Vec::with_capacity(objects) }
+        Self { objects, distances: vec![0.0; objects * objects], pairs: 0 }
     }
 
-    /// Computes the next rows; returns whether these were the last.
-    pub(super) fn step(
-        &mut self,
-        cx: &mut Context<'_>,
-        kernel: &GpKernel,
-        ids: &[u64],
-    ) -> Result<bool, BoxError> {
-        let first = self.rows.len();
-        let upto = self.objects.min(first + ROWS_PER_FIRING);
-        bring_in(cx, kernel, &ids[..upto])?;
-        let mut rows: Vec<_> = (first..upto).map(|row| Ok(vec![0.0; row])).collect();
-        cx.inside(|inside| {
-            let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut rows, 1, |at, rows| {
-                for (place, row) in rows.iter_mut().enumerate() {
-                    let object = first + at + place;
-                    let mut distances = vec![0.0; object];
-                    let origin = Origin::of_id(ids[object]);
-                    *row = exact(kernel, &origin, &ids[..object], &mut distances, &cancelled)
-                        .map(|()| distances);
-                }
-            });
-        });
-        for row in rows {
-            self.rows.push(row?);
+    /// Takes the distances of some pairs; `ids` are those of all objects, ascending.
+    ///
+    /// # Errors
+    /// When a pair is of other objects, or its distance is not exact.
+    pub(super) fn take(&mut self, ids: &[u64], pairs: &Envelope) -> Result<(), BoxError> {
+        let place = |id: &u64| {
+            ids.binary_search(id)
+                .map_err(|_| BoxError::new(format!("a pair has object {id}, which the store lacks")))
+        };
+        let (distances, errors) = (pairs.f64s("distance")?, pairs.f64s("error")?);
+        for (row, (a, b)) in pairs.u64s("a")?.iter().zip(pairs.u64s("b")?).enumerate() {
+            if errors[row] != 0.0 {
+                return Err(BoxError::new(format!(
+                    "the distance of objects {a} and {b} is not exact: give `exact_pairs` of box `pair_distances` at \
+                     least {}, the number of pairs",
+                    self.objects * (self.objects - 1) / 2
+                )));
+            }
+            let (a, b) = (place(a)?, place(b)?);
+            self.distances[a * self.objects + b] = distances[row];
+            self.distances[b * self.objects + a] = distances[row];
         }
-        Ok(self.rows.len() == self.objects)
+        self.pairs += pairs.rows();
+        Ok(())
     }
 
     /// The whole matrix and its covariances.
-    pub(super) fn finish(&mut self, kernel: &GpKernel, ids: &[u64]) -> Table {
-        let objects = self.objects;
-        let mut distances = vec![0.0; objects * objects];
-        for (row, values) in self.rows.drain(..).enumerate() {
-            for (column, value) in values.into_iter().enumerate() {
-                distances[row * objects + column] = value;
-                distances[column * objects + row] = value;
-            }
+    ///
+    /// # Errors
+    /// When some pairs have not come.
+    pub(super) fn finish(&mut self, kernel: &GpKernel, ids: &[u64]) -> Result<Table, BoxError> {
+        let (objects, found) = (self.objects, self.pairs);
+        let wanted = objects * (objects - 1) / 2;
+        if found != wanted {
+            return Err(BoxError::new(format!(
+                "sessions need the distances of all {wanted} pairs of the store, and {found} came: connect box \
+                 `all_pairs` of the same store"
+            )));
         }
+        let distances = std::mem::take(&mut self.distances);
         let covariances = distances.iter().map(|distance| kernel.covariance.of(*distance)).collect();
         let sketched = kernel.sketch.as_ref().map(|sketch| sketched(kernel, sketch, ids));
-        Table { objects, distances, covariances, sketched }
+        Ok(Table { objects, distances, covariances, sketched })
     }
 }
 

@@ -1,7 +1,7 @@
 //! What requests share of sketches: those that are open, and the columns of covariances that rounds have computed, the least
 //! recently used dropped first.
 //!
-//! Invariant: the kept columns of an engine take no more than [`BYTES_MAX`] bytes.
+//! Invariant: the kept columns of an engine are at most [`COLUMNS_MAX`], and take no more than [`BYTES_MAX`] bytes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,6 +15,10 @@ use boxwork_stores::space::Space;
 
 /// Bytes of all columns together: those of 200 marks of a million objects fit.
 const BYTES_MAX: usize = 384 << 20;
+
+/// Columns of all sketches together: sixteen sessions of sixty marks. Those of a small store are computed anew in less time
+/// than a user notices, so that they need no more memory.
+const COLUMNS_MAX: usize = 1024;
 
 /// New marks of a round of usual size.
 const MISSING_FEW: usize = 32;
@@ -83,14 +87,16 @@ impl KeptColumns {
         sketches: impl ExactSizeIterator<Item = &'a [u16; COORDINATES]>,
         bytes: usize,
     ) -> bool {
-        if sketches.len().saturating_mul(bytes) > BYTES_MAX {
+        if sketches.len() > COLUMNS_MAX || sketches.len().saturating_mul(bytes) > BYTES_MAX {
             return false;
         }
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = sketches
             .filter(|sketch| !kept.columns.contains_key(&Key::new(number, covariance, sketch)))
             .count();
-        missing <= MISSING_FEW || kept.bytes + missing * bytes <= BYTES_MAX
+        let has_room =
+            kept.bytes + missing * bytes <= BYTES_MAX && kept.columns.len() + missing <= COLUMNS_MAX;
+        missing <= MISSING_FEW || has_room
     }
 
     /// The column of an object.
@@ -131,7 +137,7 @@ impl KeptColumns {
             kept.bytes -= size_of_val(&**old);
         }
         kept.bytes += bytes;
-        while kept.bytes > bytes_max {
+        while kept.bytes > bytes_max || kept.columns.len() > COLUMNS_MAX {
             let oldest = kept.columns.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
             let Some((old, _)) = oldest.and_then(|key| kept.columns.remove(&key)) else { return };
             kept.bytes -= size_of_val(&**old);
@@ -171,5 +177,24 @@ mod tests {
         assert!(!is_worthwhile(40, BYTES_MAX / 40), "too many would take the room of others");
         kept.keep_within(100, key(4), &column);
         assert!(!has(4) && kept.0.lock().unwrap().bytes == 600);
+    }
+    #[test]
+    fn columns_of_small_stores_are_bounded_by_their_number() {
+        let kept = KeptColumns::default();
+        let covariance = Covariance::new(Form::Gaussian, 0.5);
+        let mark = |mark: usize| [mark as u16; COORDINATES];
+        let column = KeptColumn::new(vec![0; 1].into());
+        for number in 0..COLUMNS_MAX + 3 {
+            kept.keep(1, &covariance, &mark(number), &column);
+        }
+        assert_eq!(kept.0.lock().unwrap().columns.len(), COLUMNS_MAX);
+        let has = |number: usize| kept.get(1, &covariance, &mark(number)).is_some();
+        assert!(!has(2) && has(3) && has(COLUMNS_MAX + 2));
+        let missing: Vec<_> = (0..MISSING_FEW + 1).map(|number| mark(60_000 + number)).collect();
+        assert!(
+            !kept.is_worthwhile(1, &covariance, missing.iter(), 2),
+            "too many would take the room of others"
+        );
+        assert!(kept.is_worthwhile(1, &covariance, missing[1..].iter(), 2), "few make room");
     }
 }

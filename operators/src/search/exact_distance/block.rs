@@ -60,9 +60,9 @@ impl Common {
 }
 
 /// Candidates of several envelopes.
-pub(super) struct ExactBlock {
+pub(crate) struct ExactBlock {
     common: Arc<Common>,
-    pub(super) envelopes: Vec<Envelope>,
+    pub(crate) envelopes: Vec<Envelope>,
     /// The place of the query and the object of each row, one envelope after the other.
     pub(super) rows: Vec<(u32, u64)>,
     /// Pairs of centroids.
@@ -70,7 +70,7 @@ pub(super) struct ExactBlock {
     /// Weighted similarities, by row.
     pub(super) sums: Vec<f64>,
     /// The device that computed it last.
-    pub(super) device: String,
+    pub(crate) device: String,
 }
 
 impl ExactBlock {
