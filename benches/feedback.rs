@@ -29,7 +29,7 @@ what=fit        the model of the marks: rounds=9
 what=sketch     sketches of signatures: frequencies=1024 centroids=23,81 rounds=9
 what=l1         L1 distances of vectors: objects=512 dimensions=4096 marks=128 rounds=9
 what=gpu        the pass and L1 distances on a device: objects=10000000 marks=60 vectors=120000 rounds=9 device=NUMBER
-what=exact      rounds of exact distances that a device computes: store=FILE rounds=7 workers=CORES device=NUMBER
+what=exact      rounds of exact distances that a device computes: store=FILE rounds=7 workers=CORES device=NUMBER timeline=0
 several, parted by commas; the default is pass,round,fit,sketch,l1";
 
 fn main() {

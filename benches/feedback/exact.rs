@@ -10,7 +10,7 @@ use boxwork_runtime::feeding::{Devices, LazyDevices};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
-use boxwork_runtime::statistics::TraceKind;
+use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
 
 use super::support::{Arguments, Spread, verdict};
@@ -30,6 +30,7 @@ pub(super) fn run(arguments: &Arguments) {
     let device = arguments.get("device", devices.gpus().first().copied().unwrap_or(0));
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let (workers, rounds) = (arguments.get("workers", cores), arguments.get("rounds", 7));
+    let has_timeline = arguments.get("timeline", 0) != 0;
     let objects = boxwork_stores::any_kind::open(Path::new(store), None).expect("a store").ids_count();
     println!("question    how long is a round of exact distances, of whose marks {NEW} are new?");
     println!("unit        ms; {objects} signatures, {workers} slots; {}", devices.list()[device].info());
@@ -60,7 +61,11 @@ pub(super) fn run(arguments: &Arguments) {
             runtime.take_trace();
             whole.push(request(&runtime, &pipeline, marks(objects, session, rounds_before + 1)));
             kernels.push((world.devices.statistics()[device].kernel_ns - before) as f64 / 1e6);
-            columns.push(until_bounds(&runtime));
+            let trace = runtime.take_trace();
+            columns.push(until_bounds(&trace));
+            if has_timeline && round + 1 == rounds {
+                print_timeline(&trace);
+            }
         }
         let [whole, columns, kernels] = [whole, columns, kernels].map(Spread::of);
         let marks = NEW * (rounds_before + 1);
@@ -121,8 +126,8 @@ fn request(runtime: &Runtime, prepared: &Arc<Prepared>, marks: Value) -> f64 {
 }
 
 /// The milliseconds from the beginning to the end of `scan` in the last request.
-fn until_bounds(runtime: &Runtime) -> f64 {
-    let times = runtime.take_trace().into_iter().filter_map(|event| match &event.kind {
+fn until_bounds(trace: &[TraceEvent]) -> f64 {
+    let times = trace.iter().filter_map(|event| match &event.kind {
         TraceKind::Firing { name, .. } if &**name == "scan" => {
             Some((event.begin_ns, event.begin_ns + event.duration_ns))
         }
@@ -130,4 +135,15 @@ fn until_bounds(runtime: &Runtime) -> f64 {
     });
     let (begin, end) = times.fold((u64::MAX, 0), |(begin, end), (from, to)| (begin.min(from), end.max(to)));
     (end - begin) as f64 / 1e6
+}
+
+/// The events of a request that take at least a tenth of a millisecond: when each begins, and how long it lasts.
+fn print_timeline(trace: &[TraceEvent]) {
+    let mut events: Vec<_> = trace.iter().filter(|event| event.duration_ns >= 100_000).collect();
+    events.sort_by_key(|event| event.begin_ns);
+    let first = trace.iter().map(|event| event.begin_ns).min().unwrap_or(0);
+    for event in events {
+        let (begin, duration) = ((event.begin_ns - first) as f64 / 1e6, event.duration_ns as f64 / 1e6);
+        println!("    {begin:7.2} ms  {duration:6.2} ms  slot {:>2}  {}", event.slot, event.kind);
+    }
 }

@@ -33,6 +33,7 @@ shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
 shipped!(IMPORT_VECTORS, "import_vectors.yaml", "A file of vectors to a store.");
 shipped!(EXPORT, "export.yaml", "A store to JSON lines.");
+shipped!(COPY, "copy.yaml", "The objects of a store in another file.");
 shipped!(SYNTHESIZE, "synthesize.yaml", "A large store made from a small one.");
 shipped!(SEARCH, "search.yaml", "The k nearest objects.");
 shipped!(RANGE, "range.yaml", "All objects within a range.");
@@ -74,13 +75,14 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 33] = [
+pub const ALL: [Shipped; 34] = [
     EXTRACT,
     ADD,
     ADD_FROM,
     IMPORT,
     IMPORT_VECTORS,
     EXPORT,
+    COPY,
     SYNTHESIZE,
     SEARCH,
     RANGE,

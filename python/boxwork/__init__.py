@@ -11,9 +11,22 @@ from ._boxwork import Rows, __version__, configure, workers
 from ._errors import Error, Fault, InputError, PipelineError, StoreError
 from ._feedback import Round, Session, Why
 from ._pipeline import Parameter, Pipeline, check, shipped
-from ._store import STRATEGIES, ClassQuality, Evaluation, Hits, SkippedWarning, Store, Vectors, extract
+from ._store import (
+    NO_ID,
+    STRATEGIES,
+    ClassQuality,
+    Evaluation,
+    Hits,
+    Nearest,
+    SkippedWarning,
+    Store,
+    Vectors,
+    Within,
+    extract,
+)
 
 __all__ = [
+    "NO_ID",
     "STRATEGIES",
     "ClassQuality",
     "Error",
@@ -21,6 +34,7 @@ __all__ = [
     "Fault",
     "Hits",
     "InputError",
+    "Nearest",
     "Parameter",
     "Pipeline",
     "PipelineError",
@@ -32,6 +46,7 @@ __all__ = [
     "StoreError",
     "Vectors",
     "Why",
+    "Within",
     "__version__",
     "box",
     "check",

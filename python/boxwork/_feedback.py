@@ -360,7 +360,11 @@ class Session:
         return each
 
     def _ask(self, pipeline: str, each: dict[str, Any]) -> Rows:
-        space = self._store._distance(None, None, dict(self._space))
+        # A ranking chooses no round, and reasons are exact: they need no bounds.
+        left_out: dict[str, set[str]] = {"feedback": set(), "feedback_ranking": {"rerank"}}
+        without = left_out.get(pipeline, {"rerank", "sketch", "mode", "device"})
+        chosen = {name: value for name, value in self._space.items() if name not in without}
+        space = self._store._distance(None, None, chosen)
         inputs = {} if self._given is None else {"marks": self._given}
         return self._store._native.ask(pipeline, "results", space, each, inputs)
 

@@ -101,3 +101,16 @@ def _id(number: int) -> int:
 def ids_of(ids: Iterable[Id]) -> list[int]:
     """Ids as whole numbers."""
     return [_id(int(number)) for number in ids]
+
+
+def rows_of(table: npt.ArrayLike, *, or_row: bool = False) -> npt.NDArray[np.float32]:
+    """The rows of a table of numbers as a C-contiguous array of float32; a copy only if it is none.
+
+    With `or_row` a single row is a table of one.
+    """
+    array = np.asarray(table)
+    if or_row and array.ndim == 1:
+        array = array[None, :]
+    if array.dtype.kind not in "fiu" or array.ndim != 2:
+        raise InputError(f"vectors are the rows of a table of numbers, not {array.dtype} of the shape {array.shape}")
+    return np.ascontiguousarray(array, dtype=np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from . import _boxwork
 from ._errors import InputError, StoreError
-from ._inputs import Id, Path, Query, given, ids_of, native_query, one_query, path_of, paths_of
+from ._inputs import Id, Path, Query, given, ids_of, native_query, one_query, path_of, paths_of, rows_of
 
 if TYPE_CHECKING:
     from ._feedback import Session
@@ -33,6 +34,8 @@ STRATEGIES = {
 
 QUERIES_MAX = 64
 """The most queries of one request."""
+TABLE_ROWS = 4096
+"""The most rows of a table of queries of one request."""
 
 
 class SkippedWarning(UserWarning):
@@ -79,6 +82,27 @@ class Hits:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+
+NO_ID = 2**64 - 1
+"""The id that stands where lists hold fewer vectors than were asked for."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Nearest:
+    """The nearest vectors of many queries: a row for each query, nearest first."""
+
+    ids: npt.NDArray[np.uint64]
+    distances: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Within:
+    """The vectors within a range of many queries: those of query i are at ``starts[i]:starts[i + 1]``, nearest first."""
+
+    starts: npt.NDArray[np.int64]
+    ids: npt.NDArray[np.uint64]
+    distances: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +294,103 @@ class Store:
     def _query_dimensions(self) -> int:
         return 1 if self.kind == "vectors" else 3
 
+    def nearest(
+        self,
+        queries: npt.ArrayLike,
+        k: int = 10,
+        *,
+        distance: str | None = None,
+        **options: Any,
+    ) -> Nearest:
+        """The `k` vectors nearest to each row of a table of queries: exact, in f64, of equal distances the lower id first.
+
+        For vectors by l2, ip or cosine. `options` are further parameters of the pipeline `vector_search`, such as `codes`, a
+        file that :meth:`codes` made, with which a search computes fewer distances; or, with `lists`, a file that
+        :meth:`lists` made, of `vector_probe`, such as `probes`, and then the answer is approximate.
+        """
+        found = self._near(queries, {"k": k}, distance, options)
+        of_query, ids, distances = found
+        wanted = min(k, len(self))
+        rows = len(np.asarray(queries)) if np.ndim(queries) > 1 else 1
+        if len(ids) == rows * wanted:
+            return Nearest(ids.reshape(rows, wanted), distances.reshape(rows, wanted))
+        # Lists may hold fewer than k vectors: the rest of a row has no id.
+        all_ids = np.full((rows, wanted), NO_ID, dtype=np.uint64)
+        all_distances = np.full((rows, wanted), np.inf)
+        starts = np.searchsorted(of_query, np.arange(rows))
+        place = np.arange(len(ids)) - starts[of_query]
+        all_ids[of_query, place], all_distances[of_query, place] = ids, distances
+        return Nearest(all_ids, all_distances)
+
+    def within(
+        self,
+        queries: npt.ArrayLike,
+        range: float,
+        *,
+        distance: str | None = None,
+        **options: Any,
+    ) -> Within:
+        """The vectors at most `range` away from each row of a table of queries, nearest first: exact, in f64."""
+        rows = len(np.asarray(queries)) if np.ndim(queries) > 1 else 1
+        of_query, ids, distances = self._near(queries, {"k": len(self), "range": float(range)}, distance, options)
+        return Within(np.searchsorted(of_query, np.arange(rows + 1)), ids, distances)
+
+    def _near(
+        self, queries: npt.ArrayLike, each: dict[str, Any], distance: str | None, options: dict[str, Any]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64], npt.NDArray[np.float64]]:
+        """The numbers of the queries, the ids and the distances that are found, by query."""
+        if self.kind != "vectors":
+            raise InputError(f"the nearest rows are those of vectors, and this store holds {self.kind}: use `search`")
+        table = rows_of(queries, or_row=True)
+        values = self._distance(None, distance, {})
+        pipeline = "vector_probe" if "lists" in options else "vector_search"
+        fixed = {name: options.pop(name) for name in ("codes", "lists") if options.get(name) is not None}
+        values |= given(fixed)
+        each = each | {"queries": []} | given(options)
+        parts = []
+        for first in builtins.range(0, len(table), TABLE_ROWS):
+            asked = self._native.query_table(table[first : first + TABLE_ROWS])
+            rows = self._native.ask(pipeline, "results", values, each, {"query": asked})
+            of_query = np.asarray(rows.column("query")).astype(np.int64) + first
+            parts.append((of_query, np.asarray(rows.column("id")), np.asarray(rows.column("distance"))))
+        of_query, ids, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return of_query, ids, distances
+
+    def save(self, out: Path, *, replace: bool = False) -> Store:
+        """Writes the objects to a file, numbered anew without those that were removed, and opens it."""
+        path = _writable(out, replace)
+        _boxwork.copy(self._native, path)
+        return Store.open(path)
+
+    def codes(self, out: Path, *, levels: str = "planes", distance: str | None = None, replace: bool = False) -> str:
+        """Writes codes of the vectors, with which :meth:`nearest` excludes most rows with certainty. Returns their path.
+
+        `levels` are planes, sq8 or sq4.
+        """
+        path = _writable(out, replace)
+        _boxwork.make_file(self._native, "index_codes", given({"out": path, "levels": levels, "distance": distance}))
+        return path
+
+    def lists(
+        self,
+        out: Path,
+        *,
+        lists: int | None = None,
+        codes: str = "rows",
+        parts: int | None = None,
+        distance: str | None = None,
+        replace: bool = False,
+        **options: Any,
+    ) -> str:
+        """Writes the vectors in lists, among which :meth:`nearest` looks into the nearest ones. Returns their path.
+
+        `codes` are rows, product or fast: vectors, or codes of `parts` parts of 8 or 4 bits.
+        """
+        path = _writable(out, replace)
+        values = {"out": path, "lists": lists, "codes": codes, "parts": parts, "distance": distance, **options}
+        _boxwork.make_file(self._native, "vector_lists", given(values))
+        return path
+
     def distances(
         self,
         ids: Iterable[Id | str],
@@ -385,7 +506,22 @@ class Store:
         path = _writable(out, replace)
         values = self._distance(alpha, distance, options)
         values |= {"out": path, "count": count, "select": select, "seed": seed, "device": device}
-        _boxwork.make_index(self._native, values)
+        _boxwork.make_file(self._native, "index", values)
+        return path
+
+    def sketch(
+        self,
+        out: Path,
+        *,
+        frequencies: int = 1024,
+        seed: int = 1,
+        alpha: float | None = None,
+        replace: bool = False,
+    ) -> str:
+        """Writes the sketches of the store's signatures, by which :meth:`feedback` bounds large stores. Returns their path."""
+        path = _writable(out, replace)
+        values = given({"out": path, "frequencies": frequencies, "seed": seed, "alpha": alpha})
+        _boxwork.make_file(self._native, "sketch", values)
         return path
 
     def feedback(
@@ -398,18 +534,24 @@ class Store:
         unmarked: str = "weak",
         klass: str | None = None,
         alpha: float | None = None,
+        sketch: Path | None = None,
+        mode: str = "auto",
+        device: str = "auto",
         **options: Any,
     ) -> Session:
         """Begins a search by feedback: see :class:`boxwork.Session`.
 
         `batch` is the number of objects of a round, `explore` how much the unknown counts, and `klass` a folder to which
-        the search keeps. `unmarked` is weak or ignore. `options` are further parameters of the pipeline `feedback`, such
-        as `kernel` and `length`.
+        the search keeps. `unmarked` is weak or ignore. `sketch` is a file that :meth:`sketch` made; `mode` auto takes it for
+        stores of more than 4,096 objects, `sketch` always, and `exact` never. `device` says where large stores are bounded.
+        `options` are further parameters of the pipeline `feedback`, such as `kernel` and `length`.
         """
         from ._feedback import Session
 
         settings = {"batch": batch, "explore": explore, "seed": seed, "unmarked": unmarked, "class": klass}
-        return Session(self, query, settings, given({"alpha": alpha, **options}))
+        path = None if sketch is None else path_of(sketch)
+        bounds = {"sketch": path, "mode": mode, "device": device}
+        return Session(self, query, settings, given({"alpha": alpha, **bounds, **options}))
 
 
 class Vectors(Store):
@@ -428,15 +570,44 @@ class Vectors(Store):
         *,
         p: float | None = None,
     ) -> None:
-        array = np.asarray(table)
-        if array.dtype.kind not in "fiu" or array.ndim != 2:
-            raise InputError(f"vectors are the rows of a table of numbers, not {array.dtype} of the shape {array.shape}")
-        numbers = np.ascontiguousarray(array, dtype=np.float32)
-        super().__init__(_boxwork.vectors(numbers, None if names is None else list(names)))
+        numbers = rows_of(table)
+        self._tables = [numbers]
+        self._given_names = None if names is None else list(names)
+        self._removed: set[int] = set()
         self.metric, self.p = metric, p
+        super().__init__(_boxwork.vectors(self._tables, self._given_names, []))
 
     def _distance(self, alpha: float | None, distance: str | None, options: dict[str, Any]) -> dict[str, Any]:
         return super()._distance(alpha, distance or self.metric, {"p": self.p, **options})
+
+    def add(  # type: ignore[override]
+        self, table: npt.ArrayLike, names: Sequence[str] | None = None
+    ) -> npt.NDArray[np.uint64]:
+        """Adds the rows of a table, and returns their ids, which follow those that are there.
+
+        Vectors that are there are not copied. Names are given for all vectors or for none.
+        """
+        numbers = rows_of(table)
+        if (names is None) != (self._given_names is None):
+            raise InputError("names are given for all vectors or for none")
+        all_names = None if names is None else [*(self._given_names or []), *names]
+        first = sum(len(part) for part in self._tables)
+        self._make([*self._tables, numbers], all_names, self._removed)
+        return np.arange(first, first + len(numbers), dtype=np.uint64)
+
+    def remove(self, objects: Iterable[Id | str]) -> int:
+        """Removes vectors, by name or id, all or none. The ids of the others stay. Returns how many were removed."""
+        ids = set(self._ids(objects))
+        missing = sorted(ids - set(self.ids.tolist()))
+        if missing:
+            raise InputError(f"there is no vector {missing[0]}; nothing was removed")
+        self._make(self._tables, self._given_names, self._removed | ids)
+        return len(ids)
+
+    def _make(self, tables: list[npt.NDArray[np.float32]], names: list[str] | None, removed: set[int]) -> None:
+        native = _boxwork.vectors(tables, names, sorted(removed))
+        self._tables, self._given_names, self._removed = tables, names, removed
+        self._native, self._listed = native, None
 
 
 def extract(
@@ -447,16 +618,21 @@ def extract(
     transform: str = "balanced",
     alpha: float | None = None,
     device: str = "auto",
+    restart: bool = False,
     **options: Any,
 ) -> Store:
     """Extracts the signatures of all images below some folders into a store, and opens it.
 
     `options` are further parameters of `boxwork extract`, such as `points`, `seeds`, `iterations` and `size`. Pictures that
-    cannot be read are left out, with a SkippedWarning. An existing file is kept unless `replace` is true.
+    cannot be read are left out, with a SkippedWarning. An existing file is kept unless `replace` is true. A call that was
+    interrupted is continued by the same call; `restart` begins anew.
     """
     target = _writable(out, replace)
     listed = paths_of(paths)
-    values = {"paths": listed, "out": target, "transform": transform, "alpha": alpha, "device": device, **options}
+    made_by = given({"transform": transform, "alpha": alpha, **options})
+    values = {"paths": listed, "out": target, "device": device, "restart": restart, **made_by}
+    # What an interrupted call has done counts for one with these settings alone.
+    values["settings"] = json.dumps(made_by, sort_keys=True)
     # One folder: the names are paths in it.
     if len(listed) == 1 and os.path.isdir(listed[0]):
         values["source"] = listed[0]

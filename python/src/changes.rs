@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use boxwork::engine::{Exchange, Limits};
+use boxwork::pipeline::Loaded;
 use boxwork::shipped::{self, Shipped};
 use boxwork_runtime::operator::Cancellation;
 use boxwork_runtime::parameter::Value;
+use boxwork_runtime::prepare::Prepared;
 use boxwork_stores::any_kind;
 use boxwork_stores::object_store::Access;
 use boxwork_stores::pivot_table::in_threads_until;
@@ -16,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::engine::{engine, interruptible, run};
-use crate::store::{Store, prepare};
+use crate::store::{Store, named, prepare};
 use crate::{errors, values};
 
 /// What a run left out: what it is, and why; and the number of all such items.
@@ -24,11 +27,19 @@ type Skipped = (Vec<(String, String)>, u64);
 
 /// Runs a shipped pipeline that writes a file.
 fn run_shipped(py: Python<'_>, pipeline: Shipped, values: &BTreeMap<String, Value>) -> PyResult<Skipped> {
-    let loaded = pipeline.load();
-    let prepared = prepare(py, &loaded, values, BTreeMap::new())?;
-    let ended = run(py, &prepared, &BTreeMap::new(), Exchange::default(), Limits::default())?;
+    run_loaded(py, &pipeline.load(), values)
+}
+
+fn run_loaded(py: Python<'_>, loaded: &Loaded, values: &BTreeMap<String, Value>) -> PyResult<Skipped> {
+    let prepared = prepare(py, loaded, values, BTreeMap::new())?;
+    finish(py, loaded, &prepared)
+}
+
+/// Runs a prepared pipeline.
+fn finish(py: Python<'_>, loaded: &Loaded, prepared: &Arc<Prepared>) -> PyResult<Skipped> {
+    let ended = run(py, prepared, &BTreeMap::new(), Exchange::default(), Limits::default())?;
     if let Some(failure) = &ended.failure {
-        return Err(errors::failure(py, &loaded, failure));
+        return Err(errors::failure(py, loaded, failure));
     }
     let problems = ended.outcomes.iter().flat_map(|outcome| &outcome.problems);
     let problems = problems.map(|problem| (problem.subject.clone(), problem.message.clone())).collect();
@@ -92,17 +103,33 @@ pub(crate) fn compact(py: Python<'_>, store: &Bound<'_, Store>, pivots: Vec<Path
     Ok(forgotten)
 }
 
-/// Makes an index of the store.
+/// Writes a file that belongs to the store, such as an index or sketches, by the shipped pipeline of this name.
 #[pyfunction]
-pub(crate) fn make_index(
+pub(crate) fn make_file(
     py: Python<'_>,
     store: &Bound<'_, Store>,
+    pipeline: &str,
     values: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
     let path = store.get().file(py)?;
     let mut values = values::of_dict(values)?;
     values.insert("store".to_owned(), Value::Text(path.to_string_lossy().into_owned()));
-    run_shipped(py, shipped::INDEX, &values).map(drop)
+    let loaded = named(py, pipeline)?;
+    run_loaded(py, &loaded, &values).map(drop)
+}
+
+/// Writes the objects of a store, which may be in memory, to a file.
+#[pyfunction]
+pub(crate) fn copy(py: Python<'_>, store: &Bound<'_, Store>, out: PathBuf) -> PyResult<()> {
+    let (opened, loaded) = (store.get().opened(), shipped::COPY.load());
+    let text = |text: &std::path::Path| Value::Text(text.to_string_lossy().into_owned());
+    let values = BTreeMap::from([
+        ("store".to_owned(), text(opened.store.path())),
+        ("out".to_owned(), text(&out)),
+        ("holds".to_owned(), Value::Text(opened.store.kind().to_owned())),
+    ]);
+    let prepared = opened.prepare(py, &loaded, &values)?;
+    finish(py, &loaded, &prepared).map(drop)
 }
 
 /// The number of objects removed, or the first name that no object has. A cancelled removal leaves the store unchanged.

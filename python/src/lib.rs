@@ -34,7 +34,8 @@ fn _boxwork(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(changes::add, module)?)?;
     module.add_function(wrap_pyfunction!(changes::remove_objects, module)?)?;
     module.add_function(wrap_pyfunction!(changes::compact, module)?)?;
-    module.add_function(wrap_pyfunction!(changes::make_index, module)?)?;
+    module.add_function(wrap_pyfunction!(changes::make_file, module)?)?;
+    module.add_function(wrap_pyfunction!(changes::copy, module)?)?;
     module.add_function(wrap_pyfunction!(pipeline::check, module)?)?;
     module.add_function(wrap_pyfunction!(pipeline::shipped_texts, module)?)?;
     module.add_function(wrap_pyfunction!(boxes::register, module)?)?;

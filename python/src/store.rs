@@ -318,6 +318,23 @@ impl Store {
         Ok(Rows::new(batch.schema(), vec![batch]))
     }
 
+    /// The rows of a table of float32 as queries of vectors: rows with `query`, `name` and `object`.
+    fn query_table(&self, py: Python<'_>, table: &Bound<'_, PyAny>) -> PyResult<Rows> {
+        let (numbers, shape) = crate::numbers::shared::<arrow_array::types::Float32Type>(table)?;
+        let [count, dimensions] = shape[..] else {
+            let message = format!("queries are the rows of a table, and this array has the shape {shape:?}");
+            return Err(errors::input(py, message));
+        };
+        let names = (0..count).map(|row| row.to_string());
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(arrow_array::UInt32Array::from_iter_values(0..count as u32))),
+            ("name", Arc::new(arrow_array::StringArray::from_iter_values(names))),
+            ("object", rows::vectors(numbers, count, dimensions)),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).map_err(crate::capsule::arrow)?;
+        Ok(Rows::new(batch.schema(), vec![batch]))
+    }
+
     /// Runs a shipped pipeline over the store, and returns the rows of one of its boxes. It is prepared once for equal
     /// `values`; `each` are values that may differ between requests, and `inputs` are rows for its boxes.
     fn ask(
@@ -385,7 +402,7 @@ impl Store {
 }
 
 /// A shipped pipeline by its name, read once.
-fn named(py: Python<'_>, name: &str) -> PyResult<Arc<Loaded>> {
+pub(crate) fn named(py: Python<'_>, name: &str) -> PyResult<Arc<Loaded>> {
     static READ: Mutex<BTreeMap<&'static str, Arc<Loaded>>> = Mutex::new(BTreeMap::new());
     let shipped = shipped::find(name);
     let shipped =

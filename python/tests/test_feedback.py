@@ -69,6 +69,21 @@ def test_a_round_equals_the_commands(store: bw.Store, store_path: Path, command:
     assert [each["mean"] for each in objects] == shown.means.tolist()
 
 
+def test_rounds_of_sketches_equal_the_commands(
+    own: bw.Store, tmp_path: Path, command: Callable[..., str]
+) -> None:
+    sketch = own.sketch(tmp_path / "s.sketch.arrow", frequencies=256)
+    session = own.feedback(query=own.names[0], batch=4, sketch=sketch, mode="sketch", rerank=6)
+    call = ["feedback", "--store", own.path, "--like", own.names[0], "--batch", "4", "--format", "json"]
+    bounds = ["--sketch", sketch, "--mode", "sketch", "--rerank", "6"]
+    expected = json.loads(command(*call, *bounds))["round"]
+    assert session.round().names == [row["name"] for row in expected]
+    ranked, reasons = session.ranking(3), session.why(0)
+    assert len(ranked) == 3 and reasons.marks[0].name == own.names[0]
+    with pytest.raises(bw.InputError, match="already there|replace"):
+        own.sketch(sketch)
+
+
 def test_undo_and_redo_move_between_rounds(store: bw.Store) -> None:
     session = store.feedback(batch=4)
     first = session.round()

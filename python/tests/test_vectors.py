@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import boxwork as bw
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +83,60 @@ def test_bad_tables_are_refused() -> None:
     with pytest.raises(bw.Error, match="dimension|numbers"):
         store.search(np.zeros(3, dtype=np.float32))
     with pytest.raises(bw.StoreError, match="in memory"):
-        store.remove(["1"])
+        store.index("i.pivots.arrow")
     with pytest.raises(bw.Error, match="levenshtein|texts|vectors"):
         bw.Vectors(vectors, metric="levenshtein").search(0)
+
+
+def test_the_nearest_of_a_table_are_exact_whatever_finds_them(tmp_path: Path) -> None:
+    base = table()
+    store, queries = bw.Vectors(base), table(30) + np.float32(0.25)
+    found = store.nearest(queries, 9)
+    exact = np.sqrt(((base[None].astype(np.float64) - queries[:, None].astype(np.float64)) ** 2).sum(axis=2))
+    order = np.argsort(exact, axis=1, kind="stable")[:, :9]
+    assert (found.ids == order).all()
+    assert np.allclose(found.distances, np.take_along_axis(exact, order, axis=1), rtol=1e-13, atol=0)
+    saved = store.save(tmp_path / "v.vectors.arrow")
+    assert saved.kind == "vectors" and len(saved) == len(store)
+    codes = saved.codes(tmp_path / "v.codes.arrow")
+    for again in (saved.nearest(queries, 9), saved.nearest(queries, 9, codes=codes)):
+        assert (again.ids == found.ids).all() and (again.distances == found.distances).all()
+    lists = saved.lists(tmp_path / "v.lists.arrow", lists=16)
+    all_probed = saved.nearest(queries, 9, lists=lists, probes=16)
+    assert (all_probed.ids == found.ids).all()
+    few = saved.nearest(queries, 400, lists=lists, probes=1)
+    assert few.ids.shape == (30, 400) and (few.ids[:, -1] == bw.NO_ID).any()
+    within = store.within(queries, 1.5)
+    for row, (first, end) in enumerate(zip(within.starts, within.starts[1:], strict=False)):
+        assert set(within.ids[first:end].tolist()) == set(np.flatnonzero(exact[row] <= 1.5).tolist())
+    assert store.nearest(queries[0], 3).ids.shape == (1, 3) and store.nearest(base[:2], 10**9).ids.shape == (2, 5000)
+
+
+def test_vectors_are_added_and_removed() -> None:
+    base, more = table(100), table(40, 8) + np.float32(9)
+    store = bw.Vectors(base)
+    assert store.add(more).tolist() == list(range(100, 140)) and len(store) == 140
+    assert store.nearest(more[7], 1).ids.tolist() == [[107]]
+    assert store.remove([107, 3]) == 2 and len(store) == 138
+    assert store.nearest(more[7], 138).ids.max() == 139 and 107 not in store.nearest(more[7], 138).ids
+    assert store.ids.tolist() == [id for id in range(140) if id not in (3, 107)]
+    for wrong in (lambda: store.remove([3]), lambda: store.remove([140]), lambda: store.remove(range(140))):
+        with pytest.raises(bw.InputError):
+            wrong()
+    with pytest.raises(bw.InputError, match="8"):
+        store.add(np.ones((2, 5)))
+    with pytest.raises(bw.InputError, match="names"):
+        store.add(more, names=["a"] * 40)
+    assert len(store) == 138
+    named = bw.Vectors(base[:2], names=["a", "b"])
+    assert named.add(base[2:3], names=["c"]).tolist() == [2] and named.remove(["a"]) == 1
+    assert named.search(base[2], k=2).names[0] == "c"
+
+
+def test_vectors_that_are_saved_forget_what_was_removed(tmp_path: Path) -> None:
+    store = bw.Vectors(table(50))
+    store.remove(range(10))
+    saved = store.save(tmp_path / "v.vectors.arrow")
+    assert len(saved) == 40 and saved.names[0] == "10" and saved.ids.tolist() == list(range(40))
+    with pytest.raises(bw.InputError):
+        store.save(tmp_path / "v.vectors.arrow")

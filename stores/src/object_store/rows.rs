@@ -8,7 +8,7 @@ use boxwork_runtime::operator::BoxError;
 
 use super::files::Files;
 use super::map::Access;
-use super::removed::Removed;
+use super::removed::{self, Removed};
 use super::writer::BATCH_ROWS;
 use super::{Batch, ObjectStore, StoreInfo};
 use crate::kinds::Kind;
@@ -133,19 +133,42 @@ impl<K: Kind> Rows<K> {
     ///
     /// # Errors
     /// When there is no object, or no memory.
-    pub fn finish(mut self, path: &Path, alpha: Option<f64>) -> Result<ObjectStore<K>, BoxError> {
+    pub fn finish(self, path: &Path, alpha: Option<f64>) -> Result<ObjectStore<K>, BoxError> {
+        self.finish_without(Vec::new(), path, alpha)
+    }
+
+    /// As [`Rows::finish`], with some objects removed: their ids, ascending, have no objects, and those of the others stay.
+    ///
+    /// # Errors
+    /// As [`Rows::finish`], and when an id is not that of an object, or all objects are removed.
+    pub fn finish_without(
+        mut self,
+        removed: Vec<u64>,
+        path: &Path,
+        alpha: Option<f64>,
+    ) -> Result<ObjectStore<K>, BoxError> {
         let refused = |reason: &str| BoxError::new(format!("`{}` {reason}", path.display()));
         self.keep_all().map_err(|reason| refused(&reason))?;
         if self.is_empty() {
             return Err(refused("holds no objects"));
         }
         let Self { kind, batches, len, checksum, .. } = self;
-        let fingerprint = format!("{}-{len:x}-{:08x}", K::NAME, checksum.finish());
+        let mut history = vec![(format!("{}-{len:x}-{:08x}", K::NAME, checksum.finish()), len)];
+        let mut of_store = Removed::default();
+        if !removed.is_empty() {
+            history.push((removed::text(&removed).1, len));
+            if !removed.is_sorted_by(|a, b| a < b) || !of_store.add(removed, len) {
+                return Err(refused("lacks an object that is to be removed"));
+            }
+            if of_store.len() == len {
+                return Err(refused("would have no objects left"));
+            }
+        }
         let files = Files {
             path: path.to_owned(),
             parts: Vec::new(),
-            removed: Removed::default(),
-            history: vec![(fingerprint, len)],
+            removed: of_store,
+            history,
             access: Access::Read,
             info: StoreInfo { alpha, ..StoreInfo::default() },
         };
