@@ -213,3 +213,138 @@ fn a_graph_of_neighbours_has_those_of_a_search_and_paths() {
     let find = ["run", "graph_path", "--set", "store=v.arrow", "--set", "graph=a.arrow", "--set", "from=v0"];
     assert!(fails(at, &[&find[..], &["--set", "to=nobody"]].concat(), 3).contains("no object `nobody`"));
 }
+
+/// The rows of a search's answer in CSV, each as query, name and distance.
+fn found(at: &Path, arguments: &[&str]) -> Vec<(String, String, String)> {
+    let text =
+        ok(at, &[&["search", "--store", "v.arrow", "--format", "csv"][..], &QUERIES, arguments].concat());
+    let each = rows(&text).into_iter().map(|line| {
+        let mut fields = line.rsplitn(5, ',').map(str::to_owned);
+        let (distance, name) = (fields.next().expect("a distance"), fields.next().expect("a name"));
+        (fields.last().expect("a query"), name, distance)
+    });
+    each.collect()
+}
+
+/// A store with names in three classes; `a/` and `b/` have half of the objects each, `c/` has one.
+fn classes(at: &Path, count: usize) {
+    store(at, count);
+    let lines = fs::read_to_string(at.join("v.jsonl")).expect("the vectors");
+    let named: String = (0..)
+        .zip(lines.lines())
+        .map(|(row, line)| {
+            let folder = if row < 2 {
+                "c"
+            } else if row % 2 == 0 {
+                "a"
+            } else {
+                "b"
+            };
+            line.replace("\"v", &format!("\"{folder}/v")) + "\n"
+        })
+        .collect();
+    // The queries of the tests have no class.
+    let named =
+        ["c/v0\"", "b/v51\"", "a/v200\""].iter().fold(named, |named, name| named.replace(name, &name[2..]));
+    fs::write(at.join("v.jsonl"), named).expect("the vectors");
+    ok(at, &["import", "v.jsonl", "--holds", "vectors", "--out", "v.arrow", "--force"]);
+}
+
+/// Whether a name is that of a row in a folder.
+fn is_in(name: &str, folder: &str, rows: std::ops::Range<u32>) -> bool {
+    let (of, row) = name.split_once("/v").unwrap_or_default();
+    of.starts_with(folder) && row.parse().is_ok_and(|row| rows.contains(&row))
+}
+
+type Passes = fn(&str) -> bool;
+
+/// Flags, and the objects that they let pass.
+const SUBSETS: [(&[&str], Passes); 8] = [
+    (&[], |_| true),
+    (&["--class", "a"], |name| name.starts_with("a/")),
+    (&["--class", "b/v1"], |_| false),
+    (&["--class", "c"], |name| name.starts_with("c/")),
+    (&["--subset", "some"], |name| is_in(name, "", 2..30)),
+    (&["--subset", "some", "--class", "b/"], |name| is_in(name, "b", 2..30)),
+    (&["--subset", "few"], |name| ["a/v2", "b/v3"].contains(&name)),
+    (&["--subset", "none"], |_| false),
+];
+
+/// Compares the answers of some ways to search with the parts of the whole answer.
+fn check_parts(at: &Path, by: &[&str], all: &[(String, String, String)], ways: &[Vec<&str>]) {
+    let number = |text: &str| text.parse::<f64>().expect("a number");
+    let range = number(&all[40].2);
+    for (flags, passes) in SUBSETS {
+        let part = |limit: usize, range: f64| {
+            let each = all.chunk_by(|a, b| a.0 == b.0).flat_map(|rows| {
+                let rows = rows.iter().filter(|row| passes(&row.1) && number(&row.2) <= range);
+                rows.take(limit).cloned().collect::<Vec<_>>()
+            });
+            each.collect::<Vec<_>>()
+        };
+        let within = format!("--range={}", all[40].2);
+        let limits: [(&[&str], Vec<_>); 4] = [
+            (&["-k", "7"], part(7, f64::INFINITY)),
+            (&["-k", "2000"], part(2000, f64::INFINITY)),
+            (&["-k", "3", &within], part(3, range)),
+            (&[&within], part(2000, range)),
+        ];
+        for (limit, wanted) in &limits {
+            for way in ways {
+                let asked = [limit, flags, by, way].concat();
+                assert_eq!(found(at, &asked), *wanted, "{asked:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_and_subsets_give_the_part_of_the_whole_answer() {
+    let folder = folder();
+    let at = folder.path();
+    classes(at, 900);
+    ok(at, &["remove", "--store", "v.arrow", "a/v400", "b/v13"]);
+    let some = (2..30).filter(|row| *row != 13).map(|row| format!("{}/v{row}\n", ["a", "b"][row % 2]));
+    fs::write(at.join("some"), some.collect::<String>()).expect("names");
+    fs::write(at.join("few"), "a/v2\nb/v3\n").expect("names");
+    fs::write(at.join("none"), "").expect("no names");
+    for distance in ["l2", "ip", "cosine"] {
+        let by = ["--distance", distance];
+        let make = |arguments: &[&str], out: &str| {
+            let of = ["--store", "v.arrow", "--out", out, "--force"];
+            ok(at, &[&arguments[..1], &of, &arguments[1..], &by].concat());
+        };
+        let all = found(at, &[&["-k", "2000"][..], &by].concat());
+        assert_eq!(all.len(), 4 * 898, "all objects but removed ones");
+        make(&["index", "--codes", "planes"], "v.codes.arrow");
+        let mut ways: Vec<Vec<&str>> = vec![vec![], vec!["--codes", "v.codes.arrow"]];
+        let files = ["rows.lists.arrow", "product.lists.arrow", "fast.lists.arrow"];
+        for (codes, file) in ["rows", "product", "fast"].into_iter().zip(files) {
+            make(&["lists", "--lists", LISTS, "--codes", codes], file);
+            ways.push(vec!["--lists", file, "--probes", LISTS, "--refine", "1000"]);
+        }
+        check_parts(at, &by, &all, &ways);
+        // A query that looks into few lists finds the part of what they have.
+        let some = ["--lists", "rows.lists.arrow", "--probes", "3", "-k", "2000"];
+        let in_lists = found(at, &[&some[..], &by].concat());
+        let of_class: Vec<_> = in_lists.iter().filter(|row| row.1.starts_with("a/")).cloned().collect();
+        assert_eq!(found(at, &[&some[..], &by, &["--class", "a"]].concat()), of_class);
+        assert!(!of_class.is_empty() && of_class.len() < in_lists.len());
+    }
+}
+
+#[test]
+fn a_subset_that_is_none_is_refused() {
+    let folder = folder();
+    let at = folder.path();
+    store(at, 60);
+    fs::write(at.join("names"), "v1\nv61\n").expect("names");
+    ok(at, &["index", "--store", "v.arrow", "--codes", "planes", "--out", "v.codes.arrow"]);
+    for more in [&[][..], &["--codes", "v.codes.arrow"]] {
+        let find = ["search", "--store", "v.arrow", "--query", "v0", "--subset"];
+        let error = fails(at, &[&find[..], &["names"], more].concat(), 3);
+        assert!(error.contains("no object `v61`") && error.contains("a name on each line"), "{error}");
+        assert!(fails(at, &[&find[..], &["nowhere"], more].concat(), 3).contains("cannot read"));
+        assert!(fails(at, &[&find[..], &["v.codes.arrow"], more].concat(), 3).contains("neither"));
+    }
+}

@@ -72,7 +72,7 @@ fn full(bench: &Bench, row: &'static str, kind: &str, parts: usize, bits: Bits, 
             let search = |query: &&[f32]| -> Vec<u32> {
                 codebook.tables(bench.path, query, &mut tables);
                 let mut list = Shortlist::new(K, 0.0);
-                scanner.scan(codes, &tables, 0.0, &mut list, 0);
+                scanner.scan(codes, &tables, 0.0, None, &mut list, 0);
                 list.by_score().into_iter().map(|(_, row)| row).collect()
             };
             queries[part].iter().map(search).collect()
@@ -163,7 +163,7 @@ fn of_lists(
                 for ((query, place), shortlist) in queries.chunks_exact(dimensions).zip(places).zip(taken) {
                     let both = products[place * size..][..size].iter().zip(&terms);
                     tables.iter_mut().zip(both).for_each(|(sum, (x, y))| *sum = x + y);
-                    scanner.scan(codes, &tables, squared_l2(query, centroid) as f32, shortlist, *first);
+                    scanner.scan(codes, &tables, squared_l2(query, centroid) as f32, None, shortlist, *first);
                 }
             });
             let rank = |(query, list): (&[f32], Shortlist)| -> Vec<u32> {

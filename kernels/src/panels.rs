@@ -164,6 +164,18 @@ impl PanelsRef<'_> {
         Shortlist::new(k, if is_small { self.error_bound(norm) } else { f64::INFINITY })
     }
 
+    /// As [`PanelsRef::shortlist`], for rows with true scores of at most `limit` only: half the squared distance less half the
+    /// squared norm of the query, both without the centre, or the inner product with the opposite sign.
+    ///
+    /// # Panics
+    /// As [`PanelsRef::shortlist`].
+    pub fn shortlist_within(&self, query: &[f32], k: usize, limit: f64) -> Shortlist {
+        let list = self.shortlist(query, k);
+        // The slack is twice the error of a score, and the next number covers the rounding to f32.
+        let limit = (limit + f64::from(list.slack())) as f32;
+        if limit.is_nan() { list } else { list.within(limit.next_up()) }
+    }
+
     fn norm(&self, query: &[f32]) -> f64 {
         // Partial sums side by side: one sum would wait for itself.
         let mut squares = [0.0f64; 8];

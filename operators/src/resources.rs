@@ -95,11 +95,7 @@ fn of_signatures(bind: &Bind<'_>, store: Arc<dyn Store>) -> Result<Arc<Signature
     })
 }
 
-/// The class of an object: the last folder in its name.
-pub(crate) fn class_of(name: &str) -> Option<&str> {
-    let (folders, _) = name.rsplit_once('/')?;
-    folders.rsplit('/').next().filter(|class| !class.is_empty())
-}
+pub(crate) use boxwork_stores::subset::class_of;
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 pub(crate) mod queries;
 pub mod query_objects;
+pub(crate) mod subset;
 pub(crate) mod read_query;
 pub(crate) mod distance;
 pub(crate) mod head;

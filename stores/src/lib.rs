@@ -11,6 +11,7 @@ mod steps;
 pub mod json_lines;
 pub mod store_error;
 pub mod store;
+pub mod subset;
 pub mod kinds;
 pub mod vector_file;
 pub mod object_store;

@@ -27,6 +27,13 @@ impl Shortlist {
         Self { k, slack, limit, most: k.saturating_add(room(k)), kept: Vec::new() }
     }
 
+    /// The same list, for rows with scores up to a limit only. Scores have their errors: a row whose true score is within
+    /// the limit by the error of one is kept.
+    pub fn within(mut self, limit: f32) -> Self {
+        self.limit = self.limit.min(limit);
+        self
+    }
+
     /// Rows with larger scores are not among the k nearest.
     #[inline]
     pub fn limit(&self) -> f32 {

@@ -21,12 +21,21 @@ const GROUPS_FIRST: usize = 4;
 const FEW_ROWS: usize = 2;
 
 /// Offers all rows to a shortlist, by the sum of their tables' numbers in f32, in the order of the parts, from `base` on. Rows
-/// have numbers from `first` on. The shortlist is for scores without error, and may have rows of other codes.
+/// have numbers from `first` on. The shortlist is for scores without error, and may have rows of other codes. With a `mask`, only
+/// rows with a bit there are offered: bit `r` of word `g` is that of row `r` of group `g`.
 ///
 /// # Panics
-/// If the tables or the bytes are not of these codes, or this machine lacks the instructions.
-pub fn scan(path: CodePath, codes: Codes<'_>, tables: &[f32], base: f32, list: &mut Shortlist, first: u32) {
-    Scanner::new(path).scan(codes, tables, base, list, first);
+/// If the tables, the bytes or the mask are not of these codes, or this machine lacks the instructions.
+pub fn scan(
+    path: CodePath,
+    codes: Codes<'_>,
+    tables: &[f32],
+    base: f32,
+    mask: Option<&[u32]>,
+    list: &mut Shortlist,
+    first: u32,
+) {
+    Scanner::new(path).scan(codes, tables, base, mask, list, first);
 }
 
 /// Scans many lists of codes, and keeps its room in memory between them.
@@ -51,14 +60,24 @@ impl Scanner {
     /// As [`scan`].
     ///
     /// # Panics
-    /// If the tables or the bytes are not of these codes.
-    pub fn scan(&mut self, codes: Codes<'_>, tables: &[f32], base: f32, list: &mut Shortlist, first: u32) {
+    /// If the tables, the bytes or the mask are not of these codes.
+    pub fn scan(
+        &mut self,
+        codes: Codes<'_>,
+        tables: &[f32],
+        base: f32,
+        mask: Option<&[u32]>,
+        list: &mut Shortlist,
+        first: u32,
+    ) {
         let Self { path, bytes, found } = self;
         let path = *path;
         bytes.clear();
         codes.check();
         assert_eq!(tables.len(), codes.parts * codes.bits.centroids(), "tables of these codes");
         let groups = codes.rows.div_ceil(GROUP);
+        assert!(mask.is_none_or(|mask| mask.len() == groups), "a word of the mask for each group");
+        let masked = |group: usize, rows: u32| mask.map_or(rows, |mask| mask[group] & rows);
         let is_fast = is_fast(path, codes.bits) && codes.rows > codes.bits.centroids() / FEW_ROWS;
         let mut next = 0;
         while next < groups {
@@ -66,10 +85,16 @@ impl Scanner {
                 // More rows than the shortlist wants give a limit.
                 let end = groups.min(next + GROUPS_FIRST);
                 for group in next..end {
+                    let passing = masked(group, u32::MAX);
+                    if passing == 0 {
+                        continue;
+                    }
                     let mut sums = [base; GROUP];
                     sum_group(codes, tables, group, &mut sums);
                     for (row, sum) in (group * GROUP..codes.rows).zip(sums) {
-                        list.offer(sum, first + row as u32);
+                        if passing >> (row % GROUP) & 1 != 0 {
+                            list.offer(sum, first + row as u32);
+                        }
                     }
                 }
                 if list.limit() == f32::MAX {
@@ -89,7 +114,8 @@ impl Scanner {
             found.clear();
             let size = group_bytes(codes.parts, codes.bits);
             within(path, codes, &bytes.tables, &codes.bytes[next * size..end * size], limit, found);
-            for (group, mut rows) in found.iter().copied() {
+            for (group, rows) in found.iter().copied() {
+                let mut rows = masked(next + group as usize, rows);
                 while rows != 0 {
                     let row = (next + group as usize) * GROUP + rows.trailing_zeros() as usize;
                     rows &= rows - 1;

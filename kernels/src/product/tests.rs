@@ -50,7 +50,7 @@ fn scans_find_the_least_sums_on_every_path() {
                         for k in [1, 10, 100] {
                             for base in [0.0, 17.5, -3.0] {
                                 let mut list = Shortlist::new(k, 0.0);
-                                scan(path, packed, &tables, base, &mut list, 0);
+                                scan(path, packed, &tables, base, None, &mut list, 0);
                                 let expected = plain(&codebook, &tables, base, &codes, k);
                                 assert_eq!(
                                     list.by_score(),
@@ -144,8 +144,35 @@ fn lists_of_a_query_share_a_shortlist() {
         for (piece, codes) in codes.chunks(300 * 4).enumerate() {
             let bytes = pack(codes, 4, Bits::Four);
             let codes = Codes { parts: 4, bits: Bits::Four, rows: codes.len() / 4, bytes: &bytes };
-            scan(path, codes, &tables, 0.0, &mut list, 300 * piece as u32);
+            scan(path, codes, &tables, 0.0, None, &mut list, 300 * piece as u32);
         }
         assert_eq!(list.by_score(), expected, "{path}");
+    }
+}
+
+#[test]
+fn a_mask_leaves_out_rows_before_they_count() {
+    let mut random = Random::mixed(7);
+    let rows = rows_of(&mut random, 3000 * 8, 0);
+    for bits in [Bits::Four, Bits::Eight] {
+        let codebook = trained(&rows, 8, 4, bits);
+        let codes = codebook.encoder().encode(CodePath::detect(), &rows);
+        let bytes = pack(&codes, 4, bits);
+        let packed = Codes { parts: 4, bits, rows: 3000, bytes: &bytes };
+        let mut tables = vec![0.0; codebook.tables_len()];
+        codebook.tables(CodePath::detect(), &rows[..8], &mut tables);
+        let all = plain(&codebook, &tables, 0.0, &codes, 3000);
+        for pass in [0, 1, 50, 1000] {
+            let mask: Vec<u32> = (0..3000usize.div_ceil(GROUP))
+                .map(|_| (0..32).fold(0, |word, bit| word | u32::from(random.below(1000) < pass) << bit))
+                .collect();
+            let passes = |row: u32| mask[row as usize / GROUP] >> (row as usize % GROUP) & 1 != 0;
+            let expected: Vec<_> = all.iter().copied().filter(|(_, row)| passes(*row)).take(25).collect();
+            for path in CodePath::available() {
+                let mut list = Shortlist::new(25, 0.0);
+                scan(path, packed, &tables, 0.0, Some(&mask), &mut list, 0);
+                assert_eq!(list.by_score(), expected, "{path}, {pass} of 1000");
+            }
+        }
     }
 }

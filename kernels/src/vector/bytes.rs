@@ -71,6 +71,11 @@ impl ByteQueries {
         Some(Self { path, measure, dimensions, is_signed, norms, panels })
     }
 
+    /// The value of a row at a distance from a query, from above: [`Nearest`] begins with it where farther rows do not matter.
+    pub fn value_of(&self, query: usize, distance: f64) -> f64 {
+        self.measure.value_of(self.norms[query], distance)
+    }
+
     /// Adds rows to the nearest of each query. A value is the squared distance less the query's squared norm, twice the
     /// opposite of the inner product, or the opposite of the cosine times the query's norm. The first row is element
     /// `first`; rows that `skips` names are left out.

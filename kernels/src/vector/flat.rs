@@ -30,7 +30,7 @@ pub struct FlatQueries {
     measure: VectorMeasure,
     dimensions: usize,
     panels: Vec<Panel>,
-    /// Norms; 1 for the cosine, for which queries are normalised.
+    /// Norms; for the cosine, for which queries are normalised, 1, or 0 for a query of zeros.
     norms: Vec<f64>,
 }
 
@@ -73,7 +73,7 @@ impl FlatQueries {
                     let number = f64::from(*number);
                     numbers[place * width + lane] = if is_scaled { number / norm } else { number } as f32;
                 }
-                norms.push(if measure == VectorMeasure::Cosine { 1.0 } else { norm });
+                norms.push(if is_scaled { 1.0 } else { norm });
             }
             panels.push(Panel { first: idx * lanes * shape(path).1, count: group.len(), vectors, numbers });
         }
@@ -88,6 +88,11 @@ impl FlatQueries {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.norms.is_empty()
+    }
+
+    /// The value of a row at a distance from a query, from above: [`Nearest`] begins with it where farther rows do not matter.
+    pub fn value_of(&self, query: usize, distance: f64) -> f64 {
+        self.measure.value_of(self.norms[query], distance)
     }
 
     /// The largest error of a value, among rows of at most this norm.

@@ -44,6 +44,21 @@ impl VectorMeasure {
         }
     }
 
+    /// A number that the scans compare in place of a distance, from above: the squared distance less the query's squared norm,
+    /// twice the opposite of the inner product, or the opposite of the cosine times the norm.
+    pub(super) fn value_of(self, norm: f64, distance: f64) -> f64 {
+        // More than the roundings of a distance in f64.
+        let slack = 1e-12;
+        match self {
+            Self::L2 => {
+                let (far, near) = (distance * distance, norm * norm);
+                far - near + slack * (far + near)
+            }
+            Self::InnerProduct => 2.0 * distance + slack * distance.abs(),
+            Self::Cosine => norm * (distance - 1.0 + slack),
+        }
+    }
+
     /// The distance of two vectors, with the same bits in either order and on every machine.
     ///
     /// # Panics

@@ -21,7 +21,7 @@ pub struct Nearest {
 }
 
 impl Nearest {
-    /// No elements yet; `kth` is a value that k elements elsewhere do not exceed, or infinity.
+    /// No elements yet; `kth` is a value that k elements elsewhere do not exceed, or beyond which no element matters, or infinity.
     pub fn new(k: usize, kth: f64) -> Self {
         Self { k, found: Vec::new(), kth, error: 0.0, cut_at: 2 * k + ROOM }
     }

@@ -156,3 +156,46 @@ fn rows_of_bytes_are_ranked_as_by_f64_on_every_path_for_every_measure() {
     }
     assert!(ByteQueries::new(CodePath::detect(), VectorMeasure::L2, NumberType::F32, 1, &[&[1.0]]).is_none());
 }
+
+#[test]
+fn a_range_leaves_all_rows_within_it() {
+    let mut random = Random::new(12);
+    let dimensions = 9;
+    for path in CodePath::available() {
+        for measure in MEASURES {
+            let bytes: Vec<u8> = (0..400 * dimensions)
+                .map(|place| if place < 3 * dimensions { 0 } else { random.below(256) as u8 })
+                .collect();
+            let rows = VectorRef::U8(&bytes).widened();
+            let asked: Vec<&[f32]> =
+                [0, 5, 77, 399].map(|row| &rows[row * dimensions..][..dimensions]).to_vec();
+            let packed = ByteQueries::new(path, measure, NumberType::U8, dimensions, &asked).unwrap();
+            let flat = FlatQueries::new(path, measure, dimensions, &asked);
+            for (number, query) in asked.iter().enumerate() {
+                let all = wanted(measure, query, &rows, 400);
+                // Ranges that are distances of rows, to the bit, and others.
+                for range in [all[0].0, all[30].0, all[200].0, all[399].0, all[0].0 - 1.0, 0.5] {
+                    let within = all.iter().filter(|(distance, _)| *distance <= range).count();
+                    for is_flat in [false, true] {
+                        let value = |query| match is_flat {
+                            true => flat.value_of(query, range),
+                            false => packed.value_of(query, range),
+                        };
+                        let mut nearest: Vec<_> =
+                            (0..asked.len()).map(|query| Nearest::new(4000, value(query))).collect();
+                        match is_flat {
+                            true => flat.scan(VectorRef::F32(&rows), 0, None, &mut nearest),
+                            false => packed.scan(VectorRef::U8(&bytes), 0, None, &mut nearest),
+                        }
+                        let left = nearest.swap_remove(number).finish();
+                        let most = if measure == VectorMeasure::L2 { within + 40 } else { 400 };
+                        assert!(left.len() <= most, "{} are left of {within}", left.len());
+                        let mut found = ranked(measure, query, &rows, 400, left);
+                        found.retain(|(distance, _)| *distance <= range);
+                        assert_eq!(found, all[..within], "{path} {measure:?} {range}");
+                    }
+                }
+            }
+        }
+    }
+}

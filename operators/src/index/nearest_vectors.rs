@@ -19,12 +19,14 @@ use boxwork_stores::kinds::{Kind as _, Vectors, as_f32};
 use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::space::Space;
 use boxwork_stores::store_error::StoreError;
+use boxwork_stores::subset::Subset;
 use boxwork_stores::vector_codes::{self, vectors_of};
 
 use super::metric_search::{INPUTS, OUTPUTS};
 use crate::columns::distances_envelope;
 use crate::resources::{self, SPACE, check_range, get_range, range_parameter};
 use crate::search::queries::{K, Queries, Query};
+use crate::search::subset::{Among, CLASS, SUBSET, is_few};
 
 /// Rows of a piece of work: a multiple of a group of codes.
 const PIECE_ROWS: u64 = 16_384;
@@ -58,6 +60,8 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
             Default::Absent,
             "the codes of the vectors, made by `boxwork index --codes`",
         ),
+        CLASS,
+        SUBSET,
     ],
     inputs: INPUTS,
     outputs: OUTPUTS,
@@ -93,6 +97,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         range: get_range(bind, &*shared.space)?.unwrap_or(f64::INFINITY),
         shared,
         k: bind.count("k"),
+        among: Among::new(bind),
         slots: bind.slots() as u64,
         search: None,
         rows: Vec::new(),
@@ -104,6 +109,7 @@ struct NearestVectors {
     shared: Arc<Shared>,
     k: usize,
     range: f64,
+    among: Among,
     slots: u64,
     search: Option<Search>,
     /// Answers to send.
@@ -116,6 +122,8 @@ struct Search {
     queries: Queries,
     packed: Packed,
     found: Found,
+    /// The objects to search among, if not all.
+    subset: Option<Arc<Subset>>,
     /// The next row to bound.
     next: u64,
     /// The next query to rank.
@@ -133,6 +141,8 @@ enum Packed {
 enum Found {
     Codes(Vec<CodeNearest>),
     Values(Vec<Nearest>),
+    /// Those of a small subset, for each query.
+    All(Arc<[(f64, u32)]>),
 }
 
 impl Operator for NearestVectors {
@@ -171,8 +181,9 @@ impl Operator for NearestVectors {
 }
 
 impl NearestVectors {
-    fn begin(&self, cx: &Context<'_>) -> Result<Search, BoxError> {
+    fn begin(&self, cx: &mut Context<'_>) -> Result<Search, BoxError> {
         let Shared { space, vectors, measure, codes } = &*self.shared;
+        let subset = self.among.read(cx, &**space.store())?;
         let queries = Queries::of_side(cx, INPUTS[0], space)?;
         let mut numbered = Vec::new();
         for envelope in cx.side(INPUTS[0]) {
@@ -187,16 +198,28 @@ impl NearestVectors {
         let numbers: Vec<&[f32]> = numbered.iter().map(|(_, numbers)| numbers.as_slice()).collect();
         let (path, dimensions) = (CodePath::detect(), vectors.kind().dimensions());
         let bytes = || ByteQueries::new(path, *measure, vectors.kind().number_type(), dimensions, &numbers);
-        let values = || Found::Values(vec![Nearest::new(self.k, f64::INFINITY); numbers.len()]);
+        let values = |value_of: &dyn Fn(usize) -> f64| {
+            Found::Values((0..numbers.len()).map(|query| Nearest::new(self.k, value_of(query))).collect())
+        };
         let (packed, found) = match (codes, bytes()) {
             (Some(codes), _) => {
                 let found = vec![CodeNearest::new(self.k, self.range); numbers.len()];
                 (Packed::Codes(CodeQueries::new(path, codes, &numbers)), Found::Codes(found))
             }
-            (None, Some(bytes)) => (Packed::Bytes(bytes), values()),
-            (None, None) => (Packed::Flat(FlatQueries::new(path, *measure, dimensions, &numbers)), values()),
+            (None, Some(bytes)) => {
+                let found = values(&|query| bytes.value_of(query, self.range));
+                (Packed::Bytes(bytes), found)
+            }
+            (None, None) => {
+                let flat = FlatQueries::new(path, *measure, dimensions, &numbers);
+                let found = values(&|query| flat.value_of(query, self.range));
+                (Packed::Flat(flat), found)
+            }
         };
-        Ok(Search { queries, packed, found, next: 0, ranked: 0 })
+        let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
+        let all = few.map(|few| Found::All(few.ids().map(|id| (0.0, id as u32)).collect()));
+        let next = if all.is_some() { vectors.len() } else { 0 };
+        Ok(Search { queries, packed, found: all.unwrap_or(found), subset, next, ranked: 0 })
     }
 }
 
@@ -205,12 +228,12 @@ impl Search {
     fn bound(&mut self, cx: &mut Context<'_>, shared: &Shared, k: usize, slots: u64) -> Result<(), BoxError> {
         let count = shared.vectors.len();
         let pieces = (count - self.next).div_ceil(PIECE_ROWS).min(2 * slots);
-        let (next, packed, found) = (self.next, &self.packed, &self.found);
+        let (next, packed, found, subset) = (self.next, &self.packed, &self.found, self.subset.as_deref());
         let mut parts: Vec<Option<Result<Found, StoreError>>> = (0..pieces).map(|_| None).collect();
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut parts, 1, |piece, part| {
                 let first = next + piece as u64 * PIECE_ROWS;
-                part[0] = Some(scan(shared, packed, first..count.min(first + PIECE_ROWS), found, k));
+                part[0] = Some(scan(shared, packed, first..count.min(first + PIECE_ROWS), subset, found, k));
             });
         });
         for part in parts.into_iter().flatten() {
@@ -238,12 +261,18 @@ impl Search {
     ) -> Result<Vec<(u32, u64, f64)>, BoxError> {
         let queries: Vec<(&Query, Left)> = match &mut self.found {
             Found::Codes(found) => {
-                let left = found.drain(..).map(|nearest| Left { rows: nearest.finish(), has_bounds: true });
+                let left = found.drain(..);
+                let left = left.map(|nearest| Left { rows: nearest.finish().into(), has_bounds: true });
                 self.queries.iter().zip(left).collect()
             }
             Found::Values(found) => {
-                let left = found.drain(..).map(|nearest| Left { rows: nearest.finish(), has_bounds: false });
+                let left = found.drain(..);
+                let left = left.map(|nearest| Left { rows: nearest.finish().into(), has_bounds: false });
                 self.queries.iter().zip(left).collect()
+            }
+            Found::All(rows) => {
+                let left = || Left { rows: Arc::clone(rows), has_bounds: false };
+                self.queries.iter().map(|query| (query, left())).collect()
             }
         };
         self.ranked = queries.len();
@@ -270,22 +299,27 @@ type Answer = Result<Vec<(f64, u64)>, BoxError>;
 
 /// The rows that may be answers of a query; their values are lower bounds, or only an order.
 struct Left {
-    rows: Vec<(f64, u32)>,
+    rows: Arc<[(f64, u32)]>,
     has_bounds: bool,
 }
 
-/// Bounds the rows of a piece, beginning with the ranges found so far.
+/// Bounds the rows of a piece, or those in a subset, beginning with the ranges found so far.
 fn scan(
     shared: &Shared,
     packed: &Packed,
     rows: Range<u64>,
+    subset: Option<&Subset>,
     found: &Found,
     k: usize,
 ) -> Result<Found, StoreError> {
     let vectors = &shared.vectors;
     let is_removed = |row: u32| !vectors.has(u64::from(row));
-    let skips: Option<&dyn Fn(u32) -> bool> =
-        if vectors.objects() < vectors.len() { Some(&is_removed) } else { None };
+    let is_outside = |row: u32| subset.is_some_and(|subset| !subset.has(u64::from(row)));
+    let skips: Option<&dyn Fn(u32) -> bool> = match subset {
+        Some(_) => Some(&is_outside),
+        None if vectors.objects() < vectors.len() => Some(&is_removed),
+        None => None,
+    };
     match (packed, found) {
         (Packed::Codes(queries), Found::Codes(found)) => {
             let mut nearest: Vec<CodeNearest> =

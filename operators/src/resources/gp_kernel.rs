@@ -16,8 +16,8 @@ use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 use boxwork_stores::sketch::Sketch;
 use boxwork_stores::space::Space;
+use boxwork_stores::subset::Subset;
 
-use super::class_of;
 use super::space::options;
 pub(crate) use cache::{Cache, Caches, Column};
 pub(crate) use kept::{KeptColumn, KeptColumns, Sketches};
@@ -195,17 +195,7 @@ impl GpKernel {
         if let Some(members) = self.classes().get(class) {
             return Ok(Arc::clone(members));
         }
-        let (store, mut members) = (self.space.store(), Vec::new());
-        let is_prefix = class.ends_with('/');
-        for batch in 0..store.batches() {
-            store.each_name(batch, &mut |id, name| {
-                let is_in = if is_prefix { name.starts_with(class) } else { class_of(name) == Some(class) };
-                if is_in && store.has(id) {
-                    members.push(id);
-                }
-            })?;
-        }
-        let members: Arc<[u64]> = members.into();
+        let members: Arc<[u64]> = Subset::of_class(&**self.space.store(), class)?.ids().collect();
         let mut classes = self.classes();
         if classes.len() >= CLASSES_KEPT {
             classes.clear();

@@ -17,9 +17,12 @@ use boxwork_runtime::operator::{
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::kinds::as_f32;
 use boxwork_stores::lists::{Coding, ListQueries, Lists};
+use boxwork_stores::subset::Subset;
 
 use crate::columns;
+use crate::resources::{get_range, range_parameter};
 use crate::search::queries::K;
+use crate::search::subset::{Among, CLASS, SUBSET, is_few};
 
 /// The most rows of an envelope.
 const ENVELOPE_ROWS: usize = 4096;
@@ -38,6 +41,9 @@ const CANDIDATES: Out =
 /// From rows come all objects that may be among the k nearest within the error of their distances. From codes come the
 /// `refine` times k objects whose codes are nearest. Distances and order are left to the boxes that follow.
 ///
+/// Objects outside `class` and `subset` are passed over before they count. If fewer than one of 100 objects are inside, all of
+/// these are candidates, in whatever lists they lie.
+///
 /// # Inputs
 /// `probes`: the lists of each query, from `probe`. `query` (side): the queries.
 ///
@@ -46,6 +52,8 @@ const CANDIDATES: Out =
 ///
 /// # Parameters
 /// `lists`: the lists. `k`: the objects that a query asks for. `refine`: candidates for each of them, if lists hold codes.
+/// `range`: leaves out rows that are surely farther; codes leave that to their exact distances. `class`, `subset`: only these
+/// objects.
 pub static SCAN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[
         LISTS,
@@ -56,6 +64,9 @@ pub static SCAN_LISTS: OperatorSpec = OperatorSpec {
             Default::Integer(10),
             "candidates for each object of an answer, if lists hold codes",
         ),
+        range_parameter(Default::Absent, "no objects that are surely farther than this"),
+        CLASS,
+        SUBSET,
     ],
     inputs: &[PROBES, QUERY],
     outputs: &[CANDIDATES],
@@ -72,13 +83,17 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let lists = bind.resource::<Lists>("lists")?;
     let (k, refine) = (bind.count("k"), bind.count("refine"));
     let kept = if lists.quantizers().coding() == Coding::Rows { k } else { k.saturating_mul(refine) };
-    Ok(Box::new(ScanLists { lists, kept, slots: bind.slots(), probes: Vec::new(), found: None }))
+    let range = get_range(bind, &**lists.space())?.unwrap_or(f64::INFINITY);
+    let (among, slots) = (Among::new(bind), bind.slots());
+    Ok(Box::new(ScanLists { lists, kept, range, among, slots, probes: Vec::new(), found: None }))
 }
 
 struct ScanLists {
     lists: Arc<Lists>,
     /// Objects that the shortlist of a query is for.
     kept: usize,
+    range: f64,
+    among: Among,
     slots: usize,
     /// Lists and queries.
     probes: Vec<(u32, u32)>,
@@ -121,7 +136,13 @@ impl Operator for ScanLists {
 impl ScanLists {
     /// The candidates by query; `None` if the request is being cancelled.
     fn find(&mut self, cx: &mut Context<'_>) -> Result<Option<Vec<(u32, u64)>>, BoxError> {
+        let subset = self.among.read(cx, &**self.lists.space().store())?;
+        let subset = subset.as_deref();
         let (numbers, vectors) = query_vectors(cx.side(QUERY), &self.lists)?;
+        if let Some(few) = subset.filter(|subset| is_few(subset, &**self.lists.space().store())) {
+            let each = numbers.iter().flat_map(|number| few.ids().map(move |id| (*number, id)));
+            return Ok(Some(each.collect()));
+        }
         let mut probes = Vec::with_capacity(self.probes.len());
         for (list, query) in self.probes.drain(..) {
             let place = numbers.iter().position(|number| *number == query);
@@ -134,8 +155,8 @@ impl ScanLists {
         let groups: Vec<_> = probes.chunk_by(|a, b| a.0 == b.0).collect();
         let lists = &*self.lists;
         let dimensions = lists.quantizers().dimensions();
-        let empty: Vec<Shortlist> =
-            vectors.chunks_exact(dimensions).map(|query| lists.shortlist(query, self.kept)).collect();
+        let shortlist = |query| lists.shortlist(query, self.kept, self.range);
+        let empty: Vec<Shortlist> = vectors.chunks_exact(dimensions).map(shortlist).collect();
         let queries = lists.queries(vectors);
         let per_piece = groups.len().div_ceil(self.slots).max(1);
         let mut side_by_side = |count: usize, f: &(dyn Fn(usize) + Sync)| {
@@ -145,7 +166,7 @@ impl ScanLists {
         let pieces = collect(&mut side_by_side, groups.len().div_ceil(per_piece), |piece| {
             let mut shortlists: Vec<Option<Shortlist>> = vec![None; numbers.len()];
             for group in &groups[piece * per_piece..groups.len().min((piece + 1) * per_piece)] {
-                scan(lists, group, &queries, &mut shortlists, &empty);
+                scan(lists, group, subset, &queries, &mut shortlists, &empty);
             }
             shortlists
         });
@@ -169,6 +190,8 @@ impl ScanLists {
                 shortlist.by_score().into_iter().map(|(_, place)| place).collect()
             };
             let mut ids: Vec<u64> = places.into_iter().map(|place| lists.id(place)).collect();
+            // A shortlist that takes all rows has others too.
+            ids.retain(|id| subset.is_none_or(|subset| subset.has(*id)));
             // In the order of the store, as boxes that compute distances read it.
             ids.sort_unstable();
             found.extend(ids.into_iter().map(|id| (*number, id)));
@@ -177,18 +200,24 @@ impl ScanLists {
     }
 }
 
-/// Scans one list for the queries of its probes. Shortlists begin as those in `empty`.
+/// Scans one list, or those of its objects that are in a subset, for the queries of its probes. Shortlists begin as those in
+/// `empty`.
 fn scan(
     lists: &Lists,
     probes: &[(u32, usize)],
+    subset: Option<&Subset>,
     queries: &ListQueries,
     shortlists: &mut [Option<Shortlist>],
     empty: &[Shortlist],
 ) {
+    let mask = subset.map(|subset| lists.mask(probes[0].0, subset));
+    if mask == Some(None) {
+        return;
+    }
     let places: Vec<usize> = probes.iter().map(|(_, place)| *place).collect();
     let take = |place: &usize| shortlists[*place].take().unwrap_or_else(|| empty[*place].clone());
     let mut taken: Vec<Shortlist> = places.iter().map(take).collect();
-    lists.scan(probes[0].0, queries, &places, &mut taken);
+    lists.scan(probes[0].0, queries, &places, mask.flatten().as_deref(), &mut taken);
     for (place, shortlist) in places.into_iter().zip(taken) {
         shortlists[place] = Some(shortlist);
     }

@@ -70,7 +70,7 @@ pub struct Arguments {
     #[arg(long, requires = "pivots")]
     explain: bool,
     /// The lists of a store of vectors, made by `boxwork lists`: the search looks into few of them, and may miss objects
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "range", "device", "p", "root", "alpha", "similarity", "ground"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "device", "p", "root", "alpha", "similarity", "ground"])]
     lists: Option<PathBuf>,
     /// Lists that a query looks into; more find more of the answer
     #[arg(long, value_name = "N", requires = "lists", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
@@ -78,6 +78,13 @@ pub struct Arguments {
     /// Candidates for each object to find, if the lists hold codes
     #[arg(long, value_name = "N", requires = "lists", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     refine: u32,
+    /// Only objects whose last folder has this name, or whose names begin with it if it ends in /: of a store of vectors
+    #[arg(long, value_name = "FOLDER", conflicts_with = "pivots")]
+    class: Option<String>,
+    /// Only objects that this file names, of a store of vectors: a text with a name on each line, or an Arrow file with a column
+    /// `id`, or with a column of true and false that has a row for each id
+    #[arg(long, value_name = "FILE", conflicts_with = "pivots")]
+    subset: Option<PathBuf>,
     #[command(flatten)]
     space: Space,
     /// Where to compute: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
@@ -99,7 +106,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         say(format_args!("error: --range: {range} is not a number of at least 0"));
         return Exit::Usage;
     }
-    if arguments.codes.is_some() || arguments.query_file.is_some() {
+    let is_among = arguments.class.is_some() || arguments.subset.is_some();
+    if arguments.lists.is_none() && (arguments.codes.is_some() || arguments.query_file.is_some() || is_among)
+    {
         return vectors(catalog, arguments);
     }
     let queries = arguments.queries.iter().cloned().map(Value::Text).collect();
@@ -116,8 +125,8 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             ("lists".to_owned(), path_value(lists)),
             ("probes".to_owned(), whole(arguments.probes)),
             ("refine".to_owned(), whole(arguments.refine)),
-            ("k".to_owned(), whole(arguments.k.unwrap_or(10))),
         ]);
+        arguments.give_limits(&mut values);
         arguments.space.give(&mut values);
         return search(shipped::VECTOR_PROBE, catalog, &values, arguments);
     }
@@ -165,6 +174,18 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     search(pipeline, catalog, &values, arguments)
 }
 
+impl Arguments {
+    /// Gives a search among vectors the number of objects, the range, and the objects among which it searches.
+    fn give_limits(&self, values: &mut BTreeMap<String, Value>) {
+        // A range without a number is for all objects within it.
+        let usual = if self.range.is_some() { u32::MAX } else { 10 };
+        values.insert("k".to_owned(), whole(self.k.unwrap_or(usual)));
+        values.extend(self.range.map(|range| ("range".to_owned(), Value::Number(range))));
+        values.extend(self.class.as_ref().map(|class| ("class".to_owned(), Value::Text(class.clone()))));
+        values.extend(self.subset.as_ref().map(|path| ("subset".to_owned(), path_value(path))));
+    }
+}
+
 /// Runs a pipeline of a search.
 fn search(
     pipeline: Shipped,
@@ -200,12 +221,11 @@ fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("queries".to_owned(), Value::List(queries)),
-        ("k".to_owned(), whole(arguments.k.unwrap_or(10))),
         ("format".to_owned(), Value::Text(arguments.format.clone())),
         ("out".to_owned(), path_value(&arguments.out)),
     ]);
+    arguments.give_limits(&mut values);
     arguments.space.give(&mut values);
-    values.extend(arguments.range.map(|range| ("range".to_owned(), Value::Number(range))));
     values.extend(arguments.codes.as_ref().map(|path| ("codes".to_owned(), path_value(path))));
     values.extend(arguments.query_file.as_ref().map(|path| ("query_file".to_owned(), path_value(path))));
     values.extend(arguments.number_type.as_ref().map(|numbers| ("type".to_owned(), text(numbers))));

@@ -6,6 +6,7 @@ use boxwork_runtime::operator::BoxError;
 use boxwork_runtime::parameter::nearest;
 use boxwork_server::backend::{Class, Filter};
 use boxwork_stores::store::Store;
+use boxwork_stores::subset::class_of;
 
 /// Names that a misspelt one is compared with.
 const COMPARED_MAX: usize = 20_000;
@@ -27,12 +28,6 @@ pub(super) struct Names {
     /// By id: its class in `classes`.
     class: Vec<u32>,
     classes: Vec<Class>,
-}
-
-/// The class of a name: its last folder.
-fn class_of(name: &str) -> Option<&str> {
-    let (folders, _) = name.rsplit_once('/')?;
-    folders.rsplit('/').next().filter(|class| !class.is_empty())
 }
 
 impl Names {

@@ -1,5 +1,6 @@
 //! Lists in memory: which are nearest to a query, and their rows that may be.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use super::error::command;
 use super::{ListsError, Quantizers, dimensions, layout, measure, normalise_for};
 use crate::new_number;
 use crate::space::Space;
+use crate::subset::Subset;
 
 /// The lists of a store.
 #[derive(Debug)]
 pub struct Lists {
+    space: Arc<dyn Space>,
     path: PathBuf,
     number: u64,
     measure: VectorMeasure,
@@ -42,6 +45,12 @@ pub struct ListQueries {
     /// The part of the tables of each query that does not depend on a list; empty if there are no codes, or it would be large.
     products: Vec<f32>,
 }
+
+/// A range is widened by this part of it: distances in f64 are off by less.
+const F64_SLACK: f64 = 1e-12;
+
+/// Normalised vectors have inner products that differ by less than this from the cosine: each number is rounded to f32.
+const NORMALISED_SLACK: f64 = 1e-6;
 
 /// The most numbers of tables that are kept for the queries of a search: 64 MiB. For more they are computed for each list.
 const PRODUCTS_MAX: usize = 1 << 24;
@@ -131,13 +140,18 @@ impl Lists {
             VectorMeasure::L2 => Panels::new(quantizers.centroids(), dimensions, None),
             _ => Panels::of_products(quantizers.centroids(), dimensions),
         };
-        let (path, number) = (path.to_owned(), new_number());
-        Ok(Self { path, number, measure, quantizers, centroids, panels, counts, ids, objects, held })
+        let (path, number, space) = (path.to_owned(), new_number(), Arc::clone(space));
+        Ok(Self { space, path, number, measure, quantizers, centroids, panels, counts, ids, objects, held })
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The vectors and their distance.
+    pub fn space(&self) -> &Arc<dyn Space> {
+        &self.space
     }
 
     /// Unique in this process, also over time.
@@ -196,16 +210,35 @@ impl Lists {
         each().zip(lists).map(|(query, list)| list.ranked(|list| distance(query, list))).collect()
     }
 
-    /// An empty shortlist of the `k` objects nearest to a [prepared](Lists::prepare) query. By rows it keeps all that may be among them; by codes, the
-    /// k least sums.
+    /// An empty shortlist of the `k` objects nearest to a [prepared](Lists::prepare) query. By rows it keeps all that may be
+    /// among them and at most `range` far; by codes, the k least sums.
     ///
     /// # Panics
     /// When the query has another number of dimensions.
-    pub fn shortlist(&self, query: &[f32], k: usize) -> Shortlist {
-        match &self.held {
-            Held::Rows { .. } => self.rows_of(0..0, 0).shortlist(query, k),
-            Held::Codes(_) => Shortlist::new(k, 0.0),
-        }
+    pub fn shortlist(&self, query: &[f32], k: usize, range: f64) -> Shortlist {
+        let Held::Rows { .. } = &self.held else { return Shortlist::new(k, 0.0) };
+        let score = match self.measure {
+            VectorMeasure::L2 => (range * range * (1.0 + F64_SLACK) - inner_product(query, query)) / 2.0,
+            VectorMeasure::InnerProduct => range + range.abs() * F64_SLACK,
+            // Normalised numbers are rounded to f32.
+            // Vectors of zeros are at the distance 0 from each other, which products do not say.
+            VectorMeasure::Cosine if query.iter().all(|x| *x == 0.0) => f64::INFINITY,
+            VectorMeasure::Cosine => range - 1.0 + NORMALISED_SLACK,
+        };
+        self.rows_of(0..0, &[], 0).shortlist_within(query, k, score)
+    }
+
+    /// Which objects of a list are in a subset: a word for each panel, a bit for each row. `None` if none is.
+    ///
+    /// # Panics
+    /// When there is no such list.
+    pub fn mask(&self, list: u32, subset: &Subset) -> Option<Vec<u32>> {
+        let (panels, count) = (self.panels[list as usize].clone(), self.counts[list as usize]);
+        let ids = &self.ids[panels.start * PANEL..][..count];
+        let word =
+            |ids: &[u64]| (0..).zip(ids).fold(0, |word, (bit, id)| word | u32::from(subset.has(*id)) << bit);
+        let mask: Vec<u32> = ids.chunks(PANEL).map(word).collect();
+        mask.iter().any(|word| *word != 0).then_some(mask)
     }
 
     /// Arranges [prepared](Lists::prepare) queries for a search through lists.
@@ -227,11 +260,19 @@ impl Lists {
         ListQueries { vectors, products }
     }
 
-    /// Offers the objects of a list to the shortlists of the queries at some places.
+    /// Offers the objects of a list to the shortlists of the queries at some places. With a [mask](Lists::mask), others than its
+    /// objects come only to a shortlist that takes all rows, whatever their scores are.
     ///
     /// # Panics
-    /// When there is no such list or query, or not a shortlist for each query.
-    pub fn scan(&self, list: u32, queries: &ListQueries, places: &[usize], shortlists: &mut [Shortlist]) {
+    /// When there is no such list or query, the mask is of another list, or there is not a shortlist for each query.
+    pub fn scan(
+        &self,
+        list: u32,
+        queries: &ListQueries,
+        places: &[usize],
+        mask: Option<&[u32]>,
+        shortlists: &mut [Shortlist],
+    ) {
         assert_eq!(places.len(), shortlists.len(), "a shortlist for each query");
         let (panels, count) = (self.panels[list as usize].clone(), self.counts[list as usize]);
         let (path, first) = (CodePath::detect(), (panels.start * PANEL) as u32);
@@ -239,7 +280,16 @@ impl Lists {
         let query = |place: usize| &queries.vectors[place * dimensions..][..dimensions];
         let (Held::Codes(bytes), Some(codebook)) = (&self.held, self.quantizers.codebook()) else {
             let together: Vec<f32> = places.iter().flat_map(|place| query(*place)).copied().collect();
-            return self.rows_of(panels, count).scan(path, &together, shortlists, first);
+            let mut halves = Cow::Borrowed(self.halves(&panels));
+            if let Some(mask) = mask {
+                assert_eq!(mask.len() * PANEL, halves.len(), "a word of the mask for each panel");
+                let each = mask.iter().flat_map(|word| (0..PANEL).map(move |bit| word >> bit & 1 != 0));
+                // No infinite score is within a limit.
+                halves.to_mut().iter_mut().zip(each).filter(|(_, passes)| !passes).for_each(|(half, _)| {
+                    *half = f32::INFINITY;
+                });
+            }
+            return self.rows_of(panels, &halves, count).scan(path, &together, shortlists, first);
         };
         let size = layout::held_bytes(dimensions, self.quantizers.coding(), codebook.parts());
         let bytes = &bytes[panels.start * size..panels.end * size];
@@ -262,22 +312,22 @@ impl Lists {
                 VectorMeasure::L2 | VectorMeasure::Cosine => squared_l2(query(*place), centroid),
                 VectorMeasure::InnerProduct => -2.0 * inner_product(query(*place), centroid),
             };
-            scanner.scan(codes, &tables, base as f32, shortlist, first);
+            scanner.scan(codes, &tables, base as f32, mask, shortlist, first);
         }
     }
 
-    /// The vectors of some panels.
-    fn rows_of(&self, panels: Range<usize>, rows: usize) -> PanelsRef<'_> {
+    /// Half the squared norm of each vector of some panels.
+    fn halves(&self, panels: &Range<usize>) -> &[f32] {
+        let Held::Rows { halves, .. } = &self.held else { unreachable!("lists of rows") };
+        &halves[panels.start * PANEL..panels.end * PANEL]
+    }
+
+    /// The vectors of some panels, with their halves.
+    fn rows_of<'a>(&'a self, panels: Range<usize>, halves: &'a [f32], rows: usize) -> PanelsRef<'a> {
         let dimensions = self.quantizers.dimensions();
-        let Held::Rows { numbers, halves, norm_max } = &self.held else { unreachable!("lists of rows") };
-        PanelsRef {
-            dimensions,
-            rows,
-            centre: None,
-            numbers: &numbers[panels.start * dimensions * PANEL..panels.end * dimensions * PANEL],
-            halves: &halves[panels.start * PANEL..panels.end * PANEL],
-            norm_max: *norm_max,
-        }
+        let Held::Rows { numbers, norm_max, .. } = &self.held else { unreachable!("lists of rows") };
+        let numbers = &numbers[panels.start * dimensions * PANEL..panels.end * dimensions * PANEL];
+        PanelsRef { dimensions, rows, centre: None, numbers, halves, norm_max: *norm_max }
     }
 }
 

@@ -1,0 +1,70 @@
+//! The parameters of boxes that search among some of the objects.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use boxwork_runtime::operator::{Bind, BoxError, Context};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_stores::store::Store;
+use boxwork_stores::subset::{Subset, SubsetError};
+
+/// The parameter that names a class.
+pub(crate) const CLASS: Parameter = Parameter::new(
+    "class",
+    ParameterType::Text,
+    Default::Absent,
+    "only objects whose last folder has this name, or whose names begin with it if it ends in /",
+);
+
+/// The parameter that names a file of objects.
+pub(crate) const SUBSET: Parameter = Parameter::new(
+    "subset",
+    ParameterType::Path,
+    Default::Absent,
+    "only objects that this file names: a text with a name on each line, or an Arrow file with a column `id`, or with a \
+     column of true and false that has a row for each id",
+);
+
+/// If fewer than one of this many objects are in a subset, distances of all of it cost less than a search for the nearest.
+const FEW: u64 = 100;
+
+/// The objects among which a box searches, as its parameters say.
+pub(crate) struct Among {
+    class: Option<String>,
+    file: Option<PathBuf>,
+}
+
+impl Among {
+    /// The parameters of a box that has [`CLASS`] and [`SUBSET`].
+    pub(crate) fn new(bind: &Bind<'_>) -> Self {
+        Self {
+            class: bind.get_text("class").map(str::to_owned),
+            file: bind.get_text("subset").map(Into::into),
+        }
+    }
+
+    /// Reads the subset without holding a slot; `None` if the parameters give none.
+    pub(crate) fn read(
+        &self,
+        cx: &mut Context<'_>,
+        store: &dyn Store,
+    ) -> Result<Option<Arc<Subset>>, BoxError> {
+        if self.class.is_none() && self.file.is_none() {
+            return Ok(None);
+        }
+        let read = || -> Result<Option<Subset>, SubsetError> {
+            let of_class = self.class.as_ref().map(|class| Subset::of_class(store, class)).transpose()?;
+            let of_file = self.file.as_ref().map(|path| Subset::of_file(store, path)).transpose()?;
+            Ok(match (of_class, of_file) {
+                (Some(of_class), Some(of_file)) => Some(of_class.and(&of_file)),
+                (of_class, of_file) => of_class.or(of_file),
+            })
+        };
+        Ok(cx.detached("disk", read)??.map(Arc::new))
+    }
+}
+
+/// Whether a subset is so small that a search computes the distances of all its objects.
+pub(crate) fn is_few(subset: &Subset, store: &dyn Store) -> bool {
+    subset.count() < store.objects_count().div_ceil(FEW)
+}
