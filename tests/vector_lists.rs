@@ -136,9 +136,17 @@ fn wrong_input_gets_an_error_that_says_what_to_do() {
         fails(at, &["search", "--store", "v.arrow", "--query", "v0", "--probes", "3"], 2).contains("--lists")
     );
 
-    // Another content of the store.
-    ok(at, &["remove", "--store", "v.arrow", "v7"]);
-    refused("has changed since");
+    // Another store under the name.
+    let lines = fs::read_to_string(at.join("v.jsonl")).expect("the vectors");
+    fs::write(at.join("v.jsonl"), lines.lines().skip(1).map(|line| format!("{line}\n")).collect::<String>())
+        .expect("the vectors");
+    ok(at, &["import", "v.jsonl", "--holds", "vectors", "--out", "v.arrow", "--force"]);
+    let find = ["search", "--store", "v.arrow", "--query", "v1", "--lists", "v.lists.arrow"];
+    let error = fails(at, &find, 3);
+    assert!(
+        error.contains("was made again since") && error.contains("boxwork lists --store v.arrow"),
+        "{error}"
+    );
     fs::write(at.join("w.jsonl"), "{\"object\": \"kitten\"}\n").expect("the words");
     ok(at, &["import", "w.jsonl", "--holds", "texts", "--out", "w.arrow"]);
     let error = fails(at, &["lists", "--store", "w.arrow", "--out", "w.lists.arrow"], 3);
@@ -347,4 +355,72 @@ fn a_subset_that_is_none_is_refused() {
         assert!(fails(at, &[&find[..], &["nowhere"], more].concat(), 3).contains("cannot read"));
         assert!(fails(at, &[&find[..], &["v.codes.arrow"], more].concat(), 3).contains("neither"));
     }
+}
+
+/// Imports some lines of vectors as a store.
+fn import(at: &Path, lines: &[&str], out: &str) {
+    fs::write(at.join("some.jsonl"), lines.join("\n") + "\n").expect("the vectors");
+    ok(at, &["import", "some.jsonl", "--holds", "vectors", "--out", out, "--force"]);
+}
+
+#[test]
+fn codes_and_lists_follow_their_store() {
+    let folder = folder();
+    let at = folder.path();
+    store(at, 1000);
+    let lines = fs::read_to_string(at.join("v.jsonl")).expect("the vectors");
+    let lines: Vec<&str> = lines.lines().collect();
+    import(at, &lines[..700], "v.arrow");
+    let lists = ["rows.lists.arrow", "product.lists.arrow", "fast.lists.arrow"];
+    for (codes, out) in ["rows", "product", "fast"].into_iter().zip(lists) {
+        ok(at, &["lists", "--store", "v.arrow", "--lists", LISTS, "--codes", codes, "--out", out]);
+    }
+    ok(at, &["index", "--store", "v.arrow", "--codes", "planes", "--out", "v.codes.arrow"]);
+    let ways = || {
+        let of_lists = lists.iter().map(|lists| vec!["--lists", lists, "--probes", LISTS, "--refine", "200"]);
+        [vec!["--codes", "v.codes.arrow"]].into_iter().chain(of_lists)
+    };
+    let check = |k: &str| {
+        let exact = found(at, &["-k", k]);
+        for way in ways() {
+            assert_eq!(found(at, &[&["-k", k][..], &way].concat()), exact, "{way:?}");
+        }
+        exact.len()
+    };
+    let all = ["--codes", "v.codes.arrow", "--lists", lists[0], "--lists", lists[1], "--lists", lists[2]];
+    ok(at, &["remove", "--store", "v.arrow", "v7", "v8", "v151"]);
+    assert_eq!(check("2000"), 4 * 697);
+    import(at, &lines[700..900], "w.arrow");
+    ok(at, &[&["add", "--store", "v.arrow", "--from", "w.arrow"][..], &all].concat());
+    assert!(at.join("fast.lists.arrow.part-1").exists());
+    // Objects that were added and removed since.
+    ok(at, &["remove", "--store", "v.arrow", "v701", "v899"]);
+    assert_eq!(check("2000"), 4 * 895);
+    check("7");
+    // Some lists hold what they held, and what was added to them.
+    let some = ["--lists", lists[0], "--probes", "4", "-k", "2000"];
+    let in_lists = found(at, &some);
+    assert!(in_lists.iter().any(|row| row.1 == "v850" || row.1 == "v720") && in_lists.len() < 4 * 895);
+
+    // A file that was not named is behind, and says how it catches up.
+    import(at, &lines[900..], "w.arrow");
+    ok(at, &["add", "--store", "v.arrow", "--from", "w.arrow", "--lists", lists[0]]);
+    for way in ways().filter(|way| way[1] != lists[0]) {
+        let find = ["search", "--store", "v.arrow", "--query", "v0"];
+        let error = fails(at, &[&find[..], &way].concat(), 3);
+        let command = error.split('`').find(|words| words.starts_with("boxwork ")).expect("a command");
+        assert!(command.contains("--append"), "{error}");
+        ok(at, &command.split(' ').skip(1).collect::<Vec<_>>());
+    }
+    assert_eq!(check("2000"), 4 * 995);
+    // The files of the compacted store are those of that store, made at once.
+    ok(at, &[&["compact", "--store", "v.arrow"][..], &all].concat());
+    assert!(!at.join("fast.lists.arrow.part-1").exists());
+    assert_eq!(check("2000"), 4 * 995);
+    assert_eq!(found(at, &some).len(), found(at, &[&some[..], &["--workers", "1"]].concat()).len());
+    // Objects that were all removed again need no file.
+    import(at, &[&lines[0].replace("v0", "new")], "w.arrow");
+    ok(at, &["add", "--store", "v.arrow", "--from", "w.arrow"]);
+    ok(at, &["remove", "--store", "v.arrow", "new"]);
+    ok(at, &["search", "--store", "v.arrow", "--query", "v0", "--lists", lists[0]]);
 }

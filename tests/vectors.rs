@@ -79,10 +79,13 @@ fn codes_of_another_content_are_refused_with_the_command_that_makes_them() {
     let search = ["search", "--store", "v.arrow", "--codes", "c.arrow", "--query", "7", "--format", "csv"];
     let before = ok(folder.path(), &search);
     assert!(before.lines().nth(1).expect("a result").contains(",7,"), "{before}");
-    ok(folder.path(), &["remove", "--store", "v.arrow", "8", "9"]);
+    // Another store under the name.
+    ok(folder.path(), &["import", "base.fbin", "--out", "w.arrow"]);
+    ok(folder.path(), &["remove", "--store", "w.arrow", "8", "9"]);
+    ok(folder.path(), &["compact", "--store", "w.arrow", "--out", "v.arrow", "--force"]);
     let said = fails(folder.path(), &search, 3);
     let command = "boxwork index --store v.arrow --codes planes --out c.arrow --force";
-    assert!(said.contains("has changed since they were made") && said.contains(command), "{said}");
+    assert!(said.contains("was made again since") && said.contains(command), "{said}");
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     ok(folder.path(), &words);
     let after = ok(folder.path(), &search);

@@ -7,18 +7,26 @@
 //! The distance is l2, ip or cosine. For the cosine, lists hold normalised vectors, and centroids are normalised too; for it and
 //! for ip the lists nearest to a query are those whose centroids have the largest inner products with it.
 //!
+//! Files that follow have the objects that were added since, in the same lists by the same quantizers; removed objects stay in
+//! lists and are passed over.
+//!
 //! Invariant: lists belong to one content of a store, by its fingerprint; any other file is refused with the command that
-//! makes it. Equal stores and options give equal files, on every machine and for any number of workers.
+//! makes it or brings it up. Equal stores and options give equal files, on every machine and for any number of workers.
 
 mod error;
 mod quantizers;
 mod layout;
 mod writer;
+mod chain;
 mod reader;
+mod upkeep;
 
+pub(crate) use chain::measure_of;
 pub use error::ListsError;
+pub(crate) use layout::FORMAT;
 pub use quantizers::{CODINGS, Coding, ListsOptions, Quantizers, Training};
 pub use reader::{ListQueries, Lists};
+pub(crate) use upkeep::{append, write_compacted};
 pub use writer::{Assigned, write};
 
 use arrow_array::Array;

@@ -24,6 +24,7 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use chain::each_side_by_side;
 pub use chain::{Piece, SideBySide, in_threads, in_threads_until};
 pub use error::IndexError;
 pub use writer::PivotTableWriter;

@@ -1,22 +1,24 @@
-//! Changes of stores that keep their indexes and sketches in step: the work of `boxwork add`, `remove`, `compact`, `index
-//! --append` and `sketch --append`.
+//! Changes of stores that keep their indexes, sketches, codes and lists in step: the work of `boxwork add`, `remove`, `compact`, `index
+//! --append`, `sketch --append` and `lists --append`.
 //!
-//! Invariant: at each moment a store is in its old or its new state, and an index or a sketch that was in step before is in
-//! step with that state. Its new parts are written before the store changes: they count only for the store with their
+//! Invariant: at each moment a store is in its old or its new state, and a file that was in step before is in step with that
+//! state. Its new parts are written before the store changes: they count only for the store with their
 //! fingerprint.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::any_kind;
+use super::lists::{self, ListsError};
 use super::object_store::{Access, Compaction, PendingChange, StoreLock, real_path};
-use super::packed_file::{self, PackedFile, next_path};
+use super::packed_file::{self, Format, PackedFile, next_path};
 use super::pivot_table::{self, IndexError, PivotTable, SideBySide};
 use super::sketch::{self, Sketch, SketchError};
 use super::space::{Space, SpaceError};
 use super::spaces;
 use super::store::Store;
 use super::store_error::StoreError;
+use super::vector_codes::{self, CodesError};
 
 /// A store, or a file that is kept in step with it, cannot be changed.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,10 @@ pub enum UpkeepError {
     Index(#[from] IndexError),
     /// A sketch.
     Sketch(#[from] SketchError),
+    /// Codes.
+    Codes(#[from] CodesError),
+    /// Lists.
+    Lists(#[from] ListsError),
     /// A distance.
     Space(#[from] SpaceError),
 }
@@ -42,6 +48,8 @@ impl UpkeepError {
             }
             Self::Index(error) => error.is_cancelled(),
             Self::Sketch(error) => error.is_cancelled(),
+            Self::Codes(error) => error.is_cancelled(),
+            Self::Lists(error) => error.is_cancelled(),
             Self::Space(error) => matches!(error, SpaceError::Interrupted(_)),
         }
     }
@@ -94,36 +102,63 @@ pub fn bring_up(
     append(&store, index, side_by_side)
 }
 
+/// What a file has of a store's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    Distances,
+    Sketches,
+    Codes,
+    Lists,
+}
+
+impl Kept {
+    /// What a file, or the file that will replace it, has; distances if it is none of the others.
+    fn of(path: &Path) -> Self {
+        let whole = real_path(path);
+        let files = [next_path(&whole), whole];
+        let formats = [
+            (sketch::FORMAT, Self::Sketches),
+            (vector_codes::FORMAT, Self::Codes),
+            (lists::FORMAT, Self::Lists),
+        ];
+        let is_of = |format: &Format| files.iter().any(|path| PackedFile::open(path, format.whole).is_ok());
+        formats.into_iter().find(|(format, _)| is_of(format)).map_or(Self::Distances, |(_, kept)| kept)
+    }
+}
+
 fn append(
     store: &Arc<dyn Store>,
     index: &Path,
     side_by_side: &mut SideBySide<'_>,
 ) -> Result<u64, UpkeepError> {
     let space = space_of(index, store)?;
-    match is_sketch(index) {
-        true => Ok(Sketch::append(index, &space, side_by_side)?),
-        false => Ok(PivotTable::append(index, &space, side_by_side)?),
+    match Kept::of(index) {
+        Kept::Distances => Ok(PivotTable::append(index, &space, side_by_side)?),
+        Kept::Sketches => Ok(Sketch::append(index, &space, side_by_side)?),
+        Kept::Codes => Ok(vector_codes::append(index, &space, side_by_side)?),
+        Kept::Lists => Ok(lists::append(index, &space, side_by_side)?),
     }
-}
-
-/// Whether a file, or the file that will replace it, is a sketch.
-fn is_sketch(path: &Path) -> bool {
-    let whole = real_path(path);
-    let next = next_path(&whole);
-    [whole, next].iter().any(|path| PackedFile::open(path, sketch::FORMAT.whole).is_ok())
 }
 
 /// See [`packed_file::settle`].
 fn settle(path: &Path, store: &dyn Store) -> Result<(), UpkeepError> {
-    match is_sketch(path) {
-        true => Ok(packed_file::settle(path, sketch::FORMAT, store).map_err(SketchError::from)?),
-        false => Ok(pivot_table::settle(path, store)?),
-    }
+    let format = match Kept::of(path) {
+        Kept::Distances => return Ok(pivot_table::settle(path, store)?),
+        Kept::Sketches => sketch::FORMAT,
+        Kept::Codes => vector_codes::FORMAT,
+        Kept::Lists => lists::FORMAT,
+    };
+    Ok(packed_file::settle(path, format, store).map_err(SketchError::from)?)
 }
 
 /// The space for which an index was made, over a store.
 fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, UpkeepError> {
-    let measure = if is_sketch(index) { Sketch::measure_of(index)? } else { PivotTable::measure_of(index)? };
+    let measure = match Kept::of(index) {
+        Kept::Distances => PivotTable::measure_of(index)?,
+        Kept::Sketches => Sketch::measure_of(index)?,
+        Kept::Codes => vector_codes::measure_of(index, &**store)?,
+        Kept::Lists => lists::measure_of(index, &**store)?,
+    };
     Ok(spaces::open(&measure, Arc::clone(store))?)
 }
 
@@ -170,15 +205,19 @@ fn write_indexes(
     let mut remade = Vec::new();
     for index in indexes {
         settle(index, &**before)?;
-        if is_sketch(index) {
-            let sketch = Sketch::open(index, &space_of(index, before)?)?;
-            sketch.write_compacted(index, &space_of(index, after)?, cancelled)?;
-            continue;
-        }
-        let table = PivotTable::open(index, space_of(index, before)?)?;
-        let space = space_of(index, after)?;
-        if table.write_compacted(index, &space, side_by_side, cancelled)? {
-            remade.push(index.clone());
+        let (of_before, of_after) = (space_of(index, before)?, space_of(index, after)?);
+        match Kept::of(index) {
+            Kept::Distances => {
+                let table = PivotTable::open(index, of_before)?;
+                if table.write_compacted(index, &of_after, side_by_side, cancelled)? {
+                    remade.push(index.clone());
+                }
+            }
+            Kept::Sketches => {
+                Sketch::open(index, &of_before)?.write_compacted(index, &of_after, cancelled)?
+            }
+            Kept::Codes => vector_codes::write_compacted(index, &*of_before, &*of_after, side_by_side)?,
+            Kept::Lists => lists::write_compacted(index, &of_before, &*of_after, cancelled)?,
         }
     }
     if cancelled() {

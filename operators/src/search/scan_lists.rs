@@ -190,8 +190,9 @@ impl ScanLists {
                 shortlist.by_score().into_iter().map(|(_, place)| place).collect()
             };
             let mut ids: Vec<u64> = places.into_iter().map(|place| lists.id(place)).collect();
-            // A shortlist that takes all rows has others too.
-            ids.retain(|id| subset.is_none_or(|subset| subset.has(*id)));
+            // A shortlist that takes all rows has others too, and removed ones.
+            let store = lists.space().store();
+            ids.retain(|id| subset.map_or_else(|| store.has(*id), |subset| subset.has(*id)));
             // In the order of the store, as boxes that compute distances read it.
             ids.sort_unstable();
             found.extend(ids.into_iter().map(|id| (*number, id)));

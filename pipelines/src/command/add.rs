@@ -32,6 +32,12 @@ pub struct Arguments {
     /// A sketch of the store to update; may be given many times
     #[arg(long, value_name = "FILE")]
     sketch: Vec<PathBuf>,
+    /// Codes of the vectors of the store to update; may be given many times
+    #[arg(long, value_name = "FILE")]
+    codes: Vec<PathBuf>,
+    /// Lists of the vectors of the store to update; may be given many times
+    #[arg(long, value_name = "FILE")]
+    lists: Vec<PathBuf>,
     /// Objects replace those of equal names; without it, a picture whose name is there is left out, and another object
     /// of --from is refused
     #[arg(long)]
@@ -47,7 +53,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("store".to_owned(), path_value(&arguments.store)),
         ("replace".to_owned(), Value::Boolean(arguments.replace)),
     ]);
-    let kept = [&arguments.pivots[..], &arguments.sketch].concat();
+    let kept = [&arguments.pivots[..], &arguments.sketch, &arguments.codes, &arguments.lists].concat();
     if !kept.is_empty() {
         values.insert("pivots".to_owned(), list(&kept));
     }

@@ -1,4 +1,4 @@
-//! `--append` of `boxwork index` and `boxwork sketch`: a file about a store's objects covers those added since.
+//! `--append` of `boxwork index`, `boxwork sketch` and `boxwork lists`: a file about a store's objects covers those added since.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use boxwork_stores::upkeep;
 use super::{objects, say};
 use crate::terminal::{self, Exit, Options, Stop};
 
-/// Brings an index or a sketch up to its store, and says how many objects that took.
+/// Brings a file about a store's objects up to it, and says how many objects that took.
 pub(super) fn bring_up(store: &Path, file: &Path, options: &Options) -> Exit {
     let stop = Stop::listen(Some(options));
     let cancellation = stop.cancellation();

@@ -22,6 +22,12 @@ pub struct Arguments {
     /// A sketch of the store to keep in step; may be given many times
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     sketch: Vec<PathBuf>,
+    /// Codes of the vectors of the store to keep in step; may be given many times
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    codes: Vec<PathBuf>,
+    /// Lists of the vectors of the store to keep in step; may be given many times
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    lists: Vec<PathBuf>,
     /// Another file to write; then the store does not change
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -61,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Exit {
 fn in_place(arguments: &Arguments, cancellation: &Cancellation) -> Result<Exit, UpkeepError> {
     let cancelled = || cancellation.is_cancelled();
     let slots = arguments.options.topology().slots_count();
-    let kept = [&arguments.pivots[..], &arguments.sketch].concat();
+    let kept = [&arguments.pivots[..], &arguments.sketch, &arguments.codes, &arguments.lists].concat();
     let side_by_side = &mut in_threads_until(slots, &cancelled);
     let compacted = upkeep::compact(&arguments.store, &kept, ACCESS, side_by_side, &cancelled)?;
     say(format_args!(

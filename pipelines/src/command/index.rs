@@ -23,7 +23,7 @@ pub struct Arguments {
     /// The index to write, such as photos.pivots.arrow
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Update the index: compute distances only for objects added since
+    /// Update the index, or codes: compute distances or code vectors only for objects added since
     #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "distance", "p", "root", "similarity", "ground", "alpha", "device", "force"])]
     append: bool,
     /// Make codes of vectors in place of an index of pivots: planes (8 bits a number in two planes of 4), sq8 or sq4

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
+use super::bring_up::bring_up;
 use super::{Replacing, path_value, run_shipped, say, whole};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
-/// Arranges the vectors of a store in lists, for searches that look into few of them
+/// Arranges the vectors of a store in lists, for searches that look into few of them, or updates them after the store has grown
 ///
 /// Such a search is fast, and may miss objects: `boxwork search --lists` says so in its results.
 #[derive(Debug, clap::Args)]
@@ -21,6 +22,9 @@ pub struct Arguments {
     /// The lists to write, such as vectors.lists.arrow
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Update the lists: put the vectors added since into the same lists
+    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "iterations", "seed", "force"])]
+    append: bool,
     /// The distance of searches in the lists
     #[arg(long, value_name = "NAME", default_value = "l2", value_parser = ["l2", "ip", "cosine"])]
     distance: String,
@@ -47,6 +51,9 @@ pub struct Arguments {
 
 /// Runs the subcommand.
 pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if arguments.append {
+        return bring_up(&arguments.store, &arguments.out, &arguments.options);
+    }
     if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.store)) {
         return exit;
     }

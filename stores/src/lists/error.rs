@@ -33,8 +33,8 @@ pub enum ListsError {
         /// The command that makes the file.
         command: String,
     },
-    /// The lists were made for another content of the store.
-    #[error("`{}` has the lists of another store, or `{}` has changed since they were made: make them again with `{command}`", path.display(), store.display())]
+    /// The lists are those of another store.
+    #[error("`{}` has the lists of another store, or `{}` was made again since: make them again with `{command}`", path.display(), store.display())]
     OtherStore {
         /// The lists.
         path: PathBuf,
@@ -42,6 +42,26 @@ pub enum ListsError {
         store: PathBuf,
         /// The command that makes them.
         command: String,
+    },
+    /// The store has grown since the lists were made.
+    #[error("`{}` covers {found} of the {objects} objects that `{}` ever held, as the store has grown: run `boxwork lists --append --store {1} --out {0}`", path.display(), store.display())]
+    Behind {
+        /// The lists.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
+        /// The ids that the lists cover.
+        found: u64,
+        /// The ids of the store.
+        objects: u64,
+    },
+    /// A file that is not Boxwork's has the name that the lists of a compacted store get.
+    #[error("`{}` is in the way of the lists `{}` of the compacted store: move it", path.display(), lists.display())]
+    InTheWay {
+        /// The file.
+        path: PathBuf,
+        /// The lists.
+        lists: PathBuf,
     },
     /// The objects are no vectors.
     #[error("lists hold vectors, and `{}` holds {kind}: search it by pivots or a sketch", path.display())]

@@ -9,7 +9,7 @@
 //!
 //! Numbers are little-endian. Vectors of a panel are f32: number `j` of vector `r` is at `4 * (j * 32 + r)`. Codes are those of
 //! `boxwork_kernels::product`. What no vector fills is 0. Centroids and codebook are f32 numbers by their bits, eight
-//! hexadecimal digits each.
+//! hexadecimal digits each. A file that follows another has the objects that were added, in the same lists, and no quantizers.
 
 use std::fmt::Write;
 
@@ -18,15 +18,16 @@ use boxwork_kernels::panels::PANEL;
 use boxwork_kernels::product::{GROUP, group_bytes};
 
 pub(super) use super::super::packed_file::{
-    CREATOR, CREATOR_KEY, FORMAT_KEY, MEASURE_KEY, STORE_KEY, VERSION, VERSION_KEY,
+    CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, Format, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION,
+    VERSION_KEY,
 };
 use super::super::packed_file::{PackedError, PackedFile};
 use super::{Coding, Quantizers};
 
 const _: () = assert!(PANEL == GROUP);
 
-/// The value of [`FORMAT_KEY`].
-pub(super) const FORMAT: &str = "lists";
+/// The values of [`FORMAT_KEY`].
+pub(crate) const FORMAT: Format = Format { whole: "lists", part: "lists.part" };
 /// The key of the numbers of a vector.
 pub(super) const DIMENSIONS_KEY: &str = "boxwork.lists.dimensions";
 /// The key of what lists hold.

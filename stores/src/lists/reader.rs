@@ -9,14 +9,15 @@ use boxwork_kernels::CodePath;
 use boxwork_kernels::distance::squared_l2;
 use boxwork_kernels::memory::filled;
 use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist, halves_of};
-use boxwork_kernels::product::{Codes, Scanner};
+use boxwork_kernels::product::{Codes, Scanner, unpack};
 use boxwork_kernels::vector::{VectorMeasure, inner_product};
 
-use super::super::packed_file::{PackedBatch, PackedError, PackedFile};
-use super::error::command;
-use super::{ListsError, Quantizers, dimensions, layout, measure, normalise_for};
+use super::super::packed_file::{PackedBatch, PackedError};
+use super::chain::Chain;
+use super::{Assigned, ListsError, Quantizers, layout, normalise_for};
 use crate::new_number;
 use crate::space::Space;
+use crate::store::Store;
 use crate::subset::Subset;
 
 /// The lists of a store.
@@ -28,14 +29,21 @@ pub struct Lists {
     measure: VectorMeasure,
     quantizers: Quantizers,
     centroids: Panels,
-    /// The panels of each list.
-    panels: Vec<Range<usize>>,
-    /// The objects of each list.
-    counts: Vec<usize>,
+    /// The parts of each list: one for each file that has some of it.
+    parts: Vec<Vec<Part>>,
     /// By the place of an object: its panel times [`PANEL`], plus its row there.
     ids: Vec<u64>,
+    /// The objects that are there still: a word for each panel, a bit for each row. Empty if none was removed.
+    alive: Vec<u32>,
     objects: u64,
     held: Held,
+}
+
+/// Panels of a list that lie side by side; all but the last are full.
+#[derive(Clone, Debug)]
+struct Part {
+    panels: Range<usize>,
+    rows: usize,
 }
 
 /// Queries of a search through lists.
@@ -66,72 +74,64 @@ impl Lists {
     /// Reads the lists of a space.
     ///
     /// # Errors
-    /// When the file cannot be read, holds no lists, is cut short, damaged, of another version, or of another store; or the
-    /// space has no lists.
+    /// When the file cannot be read, holds no lists, is cut short, damaged, of another version, or of another store, or lacks
+    /// objects; or the space has no lists.
     pub fn open(path: &Path, space: &Arc<dyn Space>) -> Result<Self, ListsError> {
-        let (store, measure, dimensions) = (space.store(), measure(&**space)?, dimensions(&**space)?);
+        let (store, chain) = (space.store(), Chain::open(path, &**space)?);
+        if store.count(chain.len..store.ids_count()) > 0 {
+            let (path, store_path) = (path.to_owned(), store.path().to_owned());
+            let (found, objects) = (chain.len, store.ids_count());
+            return Err(ListsError::Behind { path, store: store_path, found, objects });
+        }
+        let (measure, quantizers) = (chain.measure, chain.quantizers);
         let of = |error: PackedError| ListsError::of(error, measure, store.path(), path);
-        let file = PackedFile::open(path, layout::FORMAT).map_err(of)?;
-        let said = |key: &str| file.said(key).to_owned();
-        if said(layout::STORE_KEY) != store.fingerprint() {
-            let command = command(measure, store.path(), path);
-            let (path, store) = (path.to_owned(), store.path().to_owned());
-            return Err(ListsError::OtherStore { path, store, command });
-        }
-        if said(layout::MEASURE_KEY) != measure.name() {
-            let fault = format!(
-                "has lists for {}, and the distance here is {}",
-                said(layout::MEASURE_KEY),
-                measure.name()
-            );
-            let command = command(measure, store.path(), path);
-            return Err(ListsError::File { path: path.to_owned(), fault, command });
-        }
-        let objects = store.objects_count();
-        if said(layout::DIMENSIONS_KEY) != dimensions.to_string()
-            || said(layout::OBJECTS_KEY) != objects.to_string()
-        {
-            return Err(of(file.not("its head does not fit its store")));
-        }
-        let quantizers = layout::quantizers(&file, dimensions).map_err(of)?;
-        let held_bytes = layout::held_bytes(dimensions, quantizers.coding(), quantizers.parts());
-        if *file.fields() != *layout::schema(held_bytes, Default::default()).fields() {
-            return Err(of(file.not("its columns are not those of lists")));
-        }
+        let (dimensions, coding) = (quantizers.dimensions(), quantizers.coding());
+        let held_bytes = layout::held_bytes(dimensions, coding, quantizers.parts());
         let rows = layout::panels_of_batch(held_bytes);
-        let panels = file.rows(rows).map_err(of)? as usize;
+        let panels: u64 = chain.files.iter().map(|(_, file)| file.panels).sum();
+        let objects = store.objects_count();
         let what = || format!("the lists `{}` of {objects} objects", path.display());
         let mut filling = Filling {
-            count: quantizers.lists(),
-            ids_end: store.ids_count(),
             held_bytes,
-            panels: vec![0..0; quantizers.lists()],
-            counts: vec![0; quantizers.lists()],
-            ids: filled(panels * PANEL, 0, what, "free memory")?,
+            parts: vec![Vec::new(); quantizers.lists()],
+            ids: filled(panels as usize * PANEL, 0, what, "free memory")?,
             bytes: Vec::new(),
             numbers: Vec::new(),
+            first: 0,
+            ids_of_file: 0..0,
         };
-        match quantizers.coding().bits() {
-            None => filling.numbers = filled(panels * dimensions * PANEL, 0.0, what, "free memory")?,
-            Some(_) => filling.bytes = filled(panels * held_bytes, 0, what, "free memory")?,
+        match coding.bits() {
+            None => {
+                filling.numbers = filled(panels as usize * dimensions * PANEL, 0.0, what, "free memory")?;
+            }
+            Some(_) => filling.bytes = filled(panels as usize * held_bytes, 0, what, "free memory")?,
         }
-        file.each_batch(rows, &mut |batch: PackedBatch<'_>| filling.take(batch)).map_err(of)?;
-        let Filling { panels, counts, ids, bytes, numbers, .. } = filling;
-        if counts.iter().sum::<usize>() as u64 != objects {
-            let fault = "it does not hold each object once".to_owned();
-            let error =
-                PackedError::Damaged { path: path.to_owned(), place: "its lists".to_owned(), reason: fault };
-            return Err(of(error));
+        for (ids, file) in chain.files {
+            filling.begin(ids);
+            let panels = file.panels;
+            file.file.each_batch(rows, &mut |batch: PackedBatch<'_>| filling.take(batch)).map_err(of)?;
+            filling.first += panels as usize;
         }
-        let held = match quantizers.coding().bits() {
+        let Filling { parts, ids, bytes, numbers, .. } = filling;
+        let alive = alive(&**store, &parts, &ids).ok_or_else(|| {
+            of(PackedError::Damaged {
+                path: path.to_owned(),
+                place: "its lists".to_owned(),
+                reason: "it does not hold each object once".to_owned(),
+            })
+        })?;
+        let held = match coding.bits() {
             None => {
                 let (mut halves, norm_max) = halves_of(&numbers, dimensions, ids.len());
                 if measure != VectorMeasure::L2 {
                     halves.fill(0.0);
                 }
-                for (panels, count) in panels.iter().zip(&counts) {
-                    halves[panels.start * PANEL + count..panels.end * PANEL].fill(f32::INFINITY);
+                // No infinite score is within a limit.
+                for part in parts.iter().flatten() {
+                    halves[part.panels.start * PANEL + part.rows..part.panels.end * PANEL]
+                        .fill(f32::INFINITY);
                 }
+                leave_out(&alive, &mut halves);
                 Held::Rows { numbers, halves, norm_max }
             }
             Some(_) => Held::Codes(bytes),
@@ -141,7 +141,7 @@ impl Lists {
             _ => Panels::of_products(quantizers.centroids(), dimensions),
         };
         let (path, number, space) = (path.to_owned(), new_number(), Arc::clone(space));
-        Ok(Self { space, path, number, measure, quantizers, centroids, panels, counts, ids, objects, held })
+        Ok(Self { space, path, number, measure, quantizers, centroids, parts, ids, alive, objects, held })
     }
 
     /// The file.
@@ -171,15 +171,7 @@ impl Lists {
 
     /// Number of lists.
     pub fn count(&self) -> usize {
-        self.panels.len()
-    }
-
-    /// Number of objects in a list.
-    ///
-    /// # Panics
-    /// When there is no such list.
-    pub fn objects_of(&self, list: u32) -> usize {
-        self.counts[list as usize]
+        self.parts.len()
     }
 
     /// Number of objects in all lists.
@@ -228,16 +220,16 @@ impl Lists {
         self.rows_of(0..0, &[], 0).shortlist_within(query, k, score)
     }
 
-    /// Which objects of a list are in a subset: a word for each panel, a bit for each row. `None` if none is.
+    /// Which objects of a list are in a subset: a word for each of its panels, a bit for each row. `None` if none is.
     ///
     /// # Panics
     /// When there is no such list.
     pub fn mask(&self, list: u32, subset: &Subset) -> Option<Vec<u32>> {
-        let (panels, count) = (self.panels[list as usize].clone(), self.counts[list as usize]);
-        let ids = &self.ids[panels.start * PANEL..][..count];
         let word =
             |ids: &[u64]| (0..).zip(ids).fold(0, |word, (bit, id)| word | u32::from(subset.has(*id)) << bit);
-        let mask: Vec<u32> = ids.chunks(PANEL).map(word).collect();
+        let ids = |part: &Part| &self.ids[part.panels.start * PANEL..][..part.rows];
+        let mask: Vec<u32> =
+            self.parts[list as usize].iter().flat_map(|part| ids(part).chunks(PANEL)).map(word).collect();
         mask.iter().any(|word| *word != 0).then_some(mask)
     }
 
@@ -261,7 +253,7 @@ impl Lists {
     }
 
     /// Offers the objects of a list to the shortlists of the queries at some places. With a [mask](Lists::mask), others than its
-    /// objects come only to a shortlist that takes all rows, whatever their scores are.
+    /// objects come only to a shortlist that takes all rows, whatever their scores are, and so do removed ones.
     ///
     /// # Panics
     /// When there is no such list or query, the mask is of another list, or there is not a shortlist for each query.
@@ -274,26 +266,14 @@ impl Lists {
         shortlists: &mut [Shortlist],
     ) {
         assert_eq!(places.len(), shortlists.len(), "a shortlist for each query");
-        let (panels, count) = (self.panels[list as usize].clone(), self.counts[list as usize]);
-        let (path, first) = (CodePath::detect(), (panels.start * PANEL) as u32);
-        let dimensions = self.quantizers.dimensions();
-        let query = |place: usize| &queries.vectors[place * dimensions..][..dimensions];
-        let (Held::Codes(bytes), Some(codebook)) = (&self.held, self.quantizers.codebook()) else {
-            let together: Vec<f32> = places.iter().flat_map(|place| query(*place)).copied().collect();
-            let mut halves = Cow::Borrowed(self.halves(&panels));
-            if let Some(mask) = mask {
-                assert_eq!(mask.len() * PANEL, halves.len(), "a word of the mask for each panel");
-                let each = mask.iter().flat_map(|word| (0..PANEL).map(move |bit| word >> bit & 1 != 0));
-                // No infinite score is within a limit.
-                halves.to_mut().iter_mut().zip(each).filter(|(_, passes)| !passes).for_each(|(half, _)| {
-                    *half = f32::INFINITY;
-                });
-            }
-            return self.rows_of(panels, &halves, count).scan(path, &together, shortlists, first);
+        let parts = &self.parts[list as usize];
+        let panels: usize = parts.iter().map(|part| part.panels.len()).sum();
+        assert!(mask.is_none_or(|mask| mask.len() == panels), "a word of the mask for each panel");
+        let Some(codebook) = self.quantizers.codebook() else {
+            return self.scan_rows(parts, queries, places, mask, shortlists);
         };
-        let size = layout::held_bytes(dimensions, self.quantizers.coding(), codebook.parts());
-        let bytes = &bytes[panels.start * size..panels.end * size];
-        let codes = Codes { parts: codebook.parts(), bits: codebook.bits(), rows: count, bytes };
+        let (path, dimensions) = (CodePath::detect(), self.quantizers.dimensions());
+        let query = |place: usize| &queries.vectors[place * dimensions..][..dimensions];
         let centroid = &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
         let (size, mut scanner) = (codebook.tables_len(), Scanner::new(path));
         let (mut terms, mut tables) = (vec![0.0; size], vec![0.0; size]);
@@ -312,8 +292,84 @@ impl Lists {
                 VectorMeasure::L2 | VectorMeasure::Cosine => squared_l2(query(*place), centroid),
                 VectorMeasure::InnerProduct => -2.0 * inner_product(query(*place), centroid),
             };
-            scanner.scan(codes, &tables, base as f32, mask, shortlist, first);
+            let mut rest = mask;
+            for part in parts {
+                let mask = self.mask_of(part, &mut rest);
+                let first = (part.panels.start * PANEL) as u32;
+                scanner.scan(self.codes_of(part), &tables, base as f32, mask, shortlist, first);
+            }
         }
+    }
+
+    fn scan_rows(
+        &self,
+        parts: &[Part],
+        queries: &ListQueries,
+        places: &[usize],
+        mask: Option<&[u32]>,
+        shortlists: &mut [Shortlist],
+    ) {
+        let (path, dimensions) = (CodePath::detect(), self.quantizers.dimensions());
+        let query = |place: &usize| &queries.vectors[place * dimensions..][..dimensions];
+        let together: Vec<f32> = places.iter().flat_map(query).copied().collect();
+        let mut rest = mask;
+        for part in parts {
+            let mut halves = Cow::Borrowed(self.halves(&part.panels));
+            if let Some(mask) = mask.and_then(|_| self.mask_of(part, &mut rest)) {
+                leave_out(mask, halves.to_mut());
+            }
+            let first = (part.panels.start * PANEL) as u32;
+            self.rows_of(part.panels.clone(), &halves, part.rows).scan(path, &together, shortlists, first);
+        }
+    }
+
+    /// The part's words of a mask, which are taken off its front; those of the objects that are there still if there is no mask.
+    fn mask_of<'a>(&'a self, part: &Part, mask: &mut Option<&'a [u32]>) -> Option<&'a [u32]> {
+        match mask {
+            Some(words) => {
+                let (of_part, rest) = words.split_at(part.panels.len());
+                *mask = Some(rest);
+                Some(of_part)
+            }
+            None => self.alive.get(part.panels.clone()),
+        }
+    }
+
+    /// The codes of a part of a list.
+    fn codes_of(&self, part: &Part) -> Codes<'_> {
+        let (Held::Codes(bytes), Some(codebook)) = (&self.held, self.quantizers.codebook()) else {
+            unreachable!("lists of codes")
+        };
+        let (parts, bits) = (codebook.parts(), codebook.bits());
+        let size = layout::held_bytes(self.quantizers.dimensions(), self.quantizers.coding(), parts);
+        let bytes = &bytes[part.panels.start * size..part.panels.end * size];
+        Codes { parts, bits, rows: part.rows, bytes }
+    }
+
+    /// The objects that are there still with their lists and codes, by id.
+    pub(super) fn assigned(&self) -> Assigned {
+        let store = self.space.store();
+        let mut found = Vec::with_capacity(self.objects as usize);
+        for (list, part) in
+            (0..).zip(&self.parts).flat_map(|(list, parts)| parts.iter().map(move |part| (list, part)))
+        {
+            let codes = self.quantizers.codebook().map(|_| unpack(self.codes_of(part)));
+            for (row, id) in self.ids[part.panels.start * PANEL..][..part.rows].iter().enumerate() {
+                if store.has(*id) {
+                    let code = codes.as_ref().map(|codes| &codes[row * self.quantizers.parts()..]);
+                    let code = code.map(|code| code[..self.quantizers.parts()].to_vec());
+                    found.push((*id, list, code.unwrap_or_default()));
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(id, ..)| *id);
+        let mut assigned = Assigned::default();
+        for (id, list, code) in found {
+            assigned.ids.push(id);
+            assigned.lists.push(list);
+            assigned.codes.extend(code);
+        }
+        assigned
     }
 
     /// Half the squared norm of each vector of some panels.
@@ -331,19 +387,47 @@ impl Lists {
     }
 }
 
+/// Makes the halves of rows without a bit in a mask infinite: no such score is within a limit.
+fn leave_out(mask: &[u32], halves: &mut [f32]) {
+    let each = mask.iter().flat_map(|word| (0..PANEL).map(move |bit| word >> bit & 1 != 0));
+    halves.iter_mut().zip(each).filter(|(_, passes)| !passes).for_each(|(half, _)| *half = f32::INFINITY);
+}
+
+/// A word for each panel with a bit for each object that is there still; empty if all are. `None` if lists do not hold each
+/// object of the store once.
+fn alive(store: &dyn Store, parts: &[Vec<Part>], ids: &[u64]) -> Option<Vec<u32>> {
+    let mut alive = vec![0u32; ids.len() / PANEL];
+    let (mut objects, mut removed) = (0, 0);
+    for part in parts.iter().flatten() {
+        for (row, id) in ids[part.panels.start * PANEL..][..part.rows].iter().enumerate() {
+            let has = store.has(*id);
+            alive[part.panels.start + row / PANEL] |= u32::from(has) << (row % PANEL);
+            objects += u64::from(has);
+            removed += u64::from(!has);
+        }
+    }
+    (objects == store.objects_count()).then(|| if removed > 0 { alive } else { Vec::new() })
+}
+
 /// Lists that are being read.
 struct Filling {
-    count: usize,
-    ids_end: u64,
     held_bytes: usize,
-    panels: Vec<Range<usize>>,
-    counts: Vec<usize>,
+    parts: Vec<Vec<Part>>,
     ids: Vec<u64>,
     bytes: Vec<u8>,
     numbers: Vec<f32>,
+    /// The first panel of the file under way.
+    first: usize,
+    /// The ids that it may have.
+    ids_of_file: Range<u64>,
 }
 
 impl Filling {
+    /// Begins the next file of the chain.
+    fn begin(&mut self, ids: Range<u64>) {
+        self.ids_of_file = ids;
+    }
+
     /// Takes the panels of a batch; `None` if they are not panels of lists in order, with objects of the store.
     fn take(&mut self, batch: PackedBatch<'_>) -> Option<()> {
         let columns = batch.columns_of(&layout::widths(self.held_bytes))?;
@@ -353,24 +437,25 @@ impl Filling {
         };
         for row in 0..batch.rows {
             let (list, count) = (word(lists, row)? as usize, word(counts, row)? as usize);
-            let panel = batch.first + row;
-            if list >= self.count || !(1..=PANEL).contains(&count) {
+            let panel = self.first + batch.first + row;
+            if list >= self.parts.len() || !(1..=PANEL).contains(&count) {
                 return None;
             }
-            // Every panel of a list but its last is full, and lists have theirs side by side.
-            let panels = &mut self.panels[list];
-            if panels.start == panels.end {
-                *panels = panel..panel;
+            // Every panel of a list in a file but its last is full, and lists have theirs side by side.
+            let parts = &mut self.parts[list];
+            if parts.last().is_none_or(|part| part.panels.start < self.first) {
+                parts.push(Part { panels: panel..panel, rows: 0 });
             }
-            if panels.end != panel || !self.counts[list].is_multiple_of(PANEL) {
+            let part = parts.last_mut()?;
+            if part.panels.end != panel || !part.rows.is_multiple_of(PANEL) {
                 return None;
             }
-            panels.end = panel + 1;
-            self.counts[list] += count;
+            part.panels.end = panel + 1;
+            part.rows += count;
             let ids = &ids[row * layout::IDS_BYTES..][..layout::IDS_BYTES];
             for (place, id) in (panel * PANEL..).zip(ids.as_chunks::<8>().0.iter().take(count)) {
                 let id = u64::from_le_bytes(*id);
-                if id >= self.ids_end {
+                if !self.ids_of_file.contains(&id) {
                     return None;
                 }
                 self.ids[place] = id;

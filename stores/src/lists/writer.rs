@@ -1,6 +1,6 @@
 //! Writes lists, whole or not at all.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, FixedSizeBinaryArray, UInt32Array};
@@ -12,7 +12,7 @@ use boxwork_kernels::product::pack;
 use boxwork_kernels::vector::VectorMeasure;
 
 use super::super::object_store::real_path;
-use super::super::packed_file::{PackedError, PackedWriter};
+use super::super::packed_file::{PackedError, PackedWriter, remove_parts};
 use super::{ListsError, Quantizers, layout, measure, vectors_for};
 use crate::space::Space;
 use crate::store::Store;
@@ -39,41 +39,71 @@ pub fn write(
     assigned: &Assigned,
     interrupt: Interrupt<'_>,
 ) -> Result<u64, ListsError> {
-    let (store, measure) = (space.store(), measure(&**space)?);
-    let (found, objects) = (assigned.ids.len() as u64, store.objects_count());
-    let is_whole = store.among(0..store.ids_count()).eq(assigned.ids.iter().copied())
-        && assigned.lists.len() == assigned.ids.len()
-        && assigned.codes.len() == assigned.ids.len() * quantizers.parts();
-    if !is_whole {
-        return Err(ListsError::Incomplete { path: path.to_owned(), found, objects });
-    }
-    let of = |error: PackedError| ListsError::of(error, measure, store.path(), path);
     let whole = real_path(path);
-    let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
-    let held_bytes = layout::held_bytes(dimensions, coding, parts);
-    let head = [
-        (layout::FORMAT_KEY, layout::FORMAT.to_owned()),
-        (layout::VERSION_KEY, layout::VERSION.to_owned()),
-        (layout::STORE_KEY, store.fingerprint().to_owned()),
-        (layout::MEASURE_KEY, space.measure()),
-        (layout::DIMENSIONS_KEY, dimensions.to_string()),
-        (layout::CODING_KEY, coding.name().to_owned()),
-        (layout::PARTS_KEY, parts.to_string()),
-        (layout::OBJECTS_KEY, objects.to_string()),
-        (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
-    ];
-    let metadata = Metadata::from_iter(head.into_iter().map(|(key, value)| (key.to_owned(), value)));
-    let mut file = PackedWriter::create(&whole, &whole, &layout::schema(held_bytes, metadata)).map_err(of)?;
-    let panels = panels(assigned, quantizers.lists());
-    for panels in panels.chunks(layout::panels_of_batch(held_bytes)) {
-        if interrupt() {
-            return Err(ListsError::Cancelled);
+    let file = Target { whole: &whole, path: whole.clone(), format: layout::FORMAT.whole, link: None };
+    let written = file.write((&**space, 0), quantizers, assigned, interrupt)?;
+    remove_parts(&whole, layout::FORMAT);
+    Ok(written)
+}
+
+/// A file to write.
+pub(super) struct Target<'a> {
+    /// The first file of its chain.
+    pub(super) whole: &'a Path,
+    pub(super) path: PathBuf,
+    pub(super) format: &'static str,
+    /// Which file it follows or replaces.
+    pub(super) link: Option<(&'static str, String)>,
+}
+
+impl Target<'_> {
+    /// Writes the lists of the objects of a space from an id on, and returns their number.
+    pub(super) fn write(
+        self,
+        (space, first): (&dyn Space, u64),
+        quantizers: &Quantizers,
+        assigned: &Assigned,
+        interrupt: Interrupt<'_>,
+    ) -> Result<u64, ListsError> {
+        let (store, measure) = (space.store(), measure(space)?);
+        let (found, objects) = (assigned.ids.len() as u64, store.count(first..store.ids_count()));
+        let is_whole = store.among(first..store.ids_count()).eq(assigned.ids.iter().copied())
+            && assigned.lists.len() == assigned.ids.len()
+            && assigned.codes.len() == assigned.ids.len() * quantizers.parts();
+        if !is_whole {
+            return Err(ListsError::Incomplete { path: self.whole.to_owned(), found, objects });
         }
-        file.write(batch((&**store, measure), quantizers, assigned, panels, held_bytes)?).map_err(of)?;
+        let of = |error: PackedError| ListsError::of(error, measure, store.path(), self.whole);
+        let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
+        let held_bytes = layout::held_bytes(dimensions, coding, parts);
+        let head = [
+            (layout::FORMAT_KEY, self.format.to_owned()),
+            (layout::VERSION_KEY, layout::VERSION.to_owned()),
+            (layout::STORE_KEY, store.fingerprint().to_owned()),
+            (layout::MEASURE_KEY, space.measure()),
+            (layout::DIMENSIONS_KEY, dimensions.to_string()),
+            (layout::CODING_KEY, coding.name().to_owned()),
+            (layout::PARTS_KEY, parts.to_string()),
+            (layout::OBJECTS_KEY, objects.to_string()),
+            (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
+        ];
+        let has_quantizers = self.format == layout::FORMAT.whole;
+        let head = head.into_iter().chain(self.link);
+        let metadata = Metadata::from_iter(head.map(|(key, value)| (key.to_owned(), value)));
+        let schema = layout::schema(held_bytes, metadata);
+        let mut file = PackedWriter::create(self.whole, &self.path, &schema).map_err(of)?;
+        let panels = panels(assigned, quantizers.lists());
+        for panels in panels.chunks(layout::panels_of_batch(held_bytes)) {
+            if interrupt() {
+                return Err(ListsError::Cancelled);
+            }
+            file.write(batch((&**store, measure), quantizers, assigned, panels, held_bytes)?).map_err(of)?;
+        }
+        store.confirm()?;
+        let notes = if has_quantizers { layout::notes(quantizers).to_vec() } else { Vec::new() };
+        file.finish(notes).map_err(of)?;
+        Ok(objects)
     }
-    store.confirm()?;
-    file.finish(layout::notes(quantizers)).map_err(of)?;
-    Ok(objects)
 }
 
 /// Panels of at most [`PANEL`] objects of one list, by their places.

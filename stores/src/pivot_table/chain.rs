@@ -1,7 +1,7 @@
 //! Reads the files of an index, and brings an index up to its store (`packed_file` says which files these are).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
 use boxwork_kernels::memory::filled;
@@ -54,6 +54,19 @@ pub fn in_threads_until(
         });
         !cancelled()
     }
+}
+
+/// What `f` gives for each number below `count`, computed side by side; `None` if it was cancelled.
+pub(crate) fn each_side_by_side<T: Send + Sync>(
+    side_by_side: &mut SideBySide<'_>,
+    count: usize,
+    f: &(dyn Fn(usize) -> T + Sync),
+) -> Option<Vec<T>> {
+    let given: Vec<OnceLock<T>> = (0..count).map(|_| OnceLock::new()).collect();
+    side_by_side(&mut vec![0.0; count], 1, &|place, _| {
+        given[place].get_or_init(|| f(place));
+    });
+    given.into_iter().map(OnceLock::into_inner).collect()
 }
 
 /// How much of an index is read.
