@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use boxwork_kernels::chance::Random;
+use boxwork_stores::lists::quantizers_of;
 use command::{fails, folder, ok};
 
 const LISTS: &str = "20";
@@ -423,4 +424,43 @@ fn codes_and_lists_follow_their_store() {
     ok(at, &["add", "--store", "v.arrow", "--from", "w.arrow"]);
     ok(at, &["remove", "--store", "v.arrow", "new"]);
     ok(at, &["search", "--store", "v.arrow", "--query", "v0", "--lists", lists[0]]);
+}
+
+#[test]
+fn lists_start_spread_and_keep_the_centroids_of_others() {
+    let folder = folder();
+    let at = folder.path();
+    store(at, 900);
+    let make = |more: &[&str], out: &str| {
+        ok(at, &[&["lists", "--store", "v.arrow", "--out", out, "--force"][..], more].concat());
+        fs::read(at.join(out)).expect("the lists")
+    };
+    let spread = ["--lists", LISTS, "--start", "spread", "--codes", "fast"];
+    let one = make(&[&spread[..], &["--workers", "1"]].concat(), "a.lists.arrow");
+    assert!(one == make(&[&spread[..], &["--workers", "3"]].concat(), "b.lists.arrow"), "workers show");
+    assert!(one != make(&["--lists", LISTS, "--codes", "fast"], "b.lists.arrow"), "the start does not show");
+    let of = |file: &str| quantizers_of(&at.join(file)).expect("quantizers").centroids().to_vec();
+    let kept = of("a.lists.arrow");
+    for start in ["random", "spread"] {
+        let more = ["--keep", "a.lists.arrow", "--lists", "30", "--start", start];
+        let both = make(&[&more[..], &["--workers", "1"]].concat(), "c.lists.arrow");
+        assert!(both == make(&more, "b.lists.arrow"), "workers show");
+        let centroids = of("c.lists.arrow");
+        assert_eq!((&centroids[..kept.len()], centroids.len()), (&kept[..], 30 * 12));
+        assert!(centroids[kept.len()..].chunks(12).all(|new| kept.chunks(12).all(|old| old != new)));
+        let all = ["--lists", "c.lists.arrow", "--probes", "30"];
+        assert_eq!(found(at, &[&["-k", "7"][..], &all].concat()), found(at, &["-k", "7"]));
+    }
+    let fail = |more: &[&str]| {
+        fails(
+            at,
+            &[&["lists", "--store", "v.arrow", "--out", "d.lists.arrow", "--keep"][..], more].concat(),
+            3,
+        )
+    };
+    assert!(fail(&["a.lists.arrow", "--lists", "19"]).contains("ask for 20 at least"));
+    assert!(fail(&["v.arrow"]).contains("holds no lists"));
+    import(at, &["{\"object\": [1, 2]}", "{\"object\": [3, 4]}"], "w.arrow");
+    ok(at, &["lists", "--store", "w.arrow", "--out", "w.lists.arrow"]);
+    assert!(fail(&["w.lists.arrow"]).contains("have 2 numbers, and the vectors 12"));
 }

@@ -107,7 +107,7 @@ fn in_lists(rows: &[f32], queries: &[&[f32]], truth: &[Vec<u32>]) -> [f64; 6] {
     let (dimensions, path) = (SAMPLE_DIMENSIONS, CodePath::detect());
     let first = start((rows.len() / dimensions) as u64, LISTS, 1).into_iter();
     let first = first.flat_map(|row| rows[row as usize * dimensions..][..dimensions].to_vec()).collect();
-    let options = Options { iterations: 25, seed: 1, spherical: false };
+    let options = Options { iterations: 25, seed: 1, spherical: false, frozen: 0 };
     let found = k_means(rows, dimensions, first, options, path, &mut one_by_one());
     let centroids = found.expect("memory").expect("no one cancels it").centroids;
     let of_row = Assigner::new(&centroids, dimensions, None).assign(path, rows);

@@ -19,7 +19,7 @@ pub(super) fn run(bench: &Bench, arguments: &Arguments) {
         first = bench.read_f32("start.f32");
     }
     let cluster = || {
-        let options = Options { iterations, seed: SEED, spherical: false };
+        let options = Options { iterations, seed: SEED, spherical: false, frozen: 0 };
         let found =
             k_means(&world.rows, dimensions, first.clone(), options, bench.path, &mut pieces(bench.threads));
         found.expect("memory").expect("no one cancels it").centroids

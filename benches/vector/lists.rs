@@ -43,7 +43,7 @@ impl ByList {
                 let first = first
                     .flat_map(|row| sample[row as usize * dimensions..][..dimensions].to_vec())
                     .collect();
-                let options = Options { iterations: ROUNDS, seed: 1, spherical: false };
+                let options = Options { iterations: ROUNDS, seed: 1, spherical: false, frozen: 0 };
                 let found =
                     k_means(&sample, dimensions, first, options, bench.path, &mut pieces(bench.threads));
                 found.expect("memory").expect("no one cancels it").centroids

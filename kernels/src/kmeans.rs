@@ -7,15 +7,18 @@
 //! [`squared_l2`], ties go to the lowest centroid, and sums are f64, over blocks of [`BLOCK`] rows in the order of the rows,
 //! joined in the order of the blocks.
 //!
-//! Modules in reading order: `assign`, `update` (means, and clusters without rows), `reference` (the same in plain loops).
+//! Modules in reading order: `assign`, `spread` (a start with distances between its centroids), `update` (means, and clusters
+//! without rows), `reference` (the same in plain loops).
 
 mod assign;
+mod spread;
 mod update;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
 pub use assign::Assigner;
+pub use spread::spread;
 
 use crate::CodePath;
 use crate::chance::Random;
@@ -45,6 +48,8 @@ pub struct Options {
     pub seed: u64,
     /// Whether each centroid is scaled to norm 1.
     pub spherical: bool,
+    /// The first centroids that stay as they are: they get rows, and neither move nor are split.
+    pub frozen: usize,
 }
 
 /// Centroids and how they came about.
@@ -85,6 +90,7 @@ pub fn k_means(
     let count = rows.len() / dimensions;
     assert!(count.max(start.len() / dimensions) < u32::MAX as usize, "rows have numbers of 32 bits");
     let mut done = Clustering { centroids: start, objectives: Vec::new(), is_settled: false, splits: 0 };
+    let frozen = options.frozen.min(done.centroids.len() / dimensions) * dimensions;
     let centre = assign::centre(rows, dimensions);
     let what = || format!("the clusters of {count} rows");
     let mut clusters = filled(count, u32::MAX, what, "take fewer rows")?;
@@ -113,13 +119,15 @@ pub fn k_means(
             done.is_settled = true;
             break;
         }
+        let kept = done.centroids[..frozen].to_vec();
         let Some(counts) = update::means(path, rows, dimensions, &clusters, &mut done.centroids, pieces)
         else {
             return Ok(None);
         };
-        done.splits += update::split(counts, dimensions, &mut done.centroids, &mut random);
+        done.centroids[..frozen].copy_from_slice(&kept);
+        done.splits += update::split(counts, options.frozen, dimensions, &mut done.centroids, &mut random);
         if options.spherical {
-            update::normalise(&mut done.centroids, dimensions);
+            update::normalise(&mut done.centroids[frozen..], dimensions);
         }
     }
     Ok(Some(done))

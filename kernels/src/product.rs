@@ -154,7 +154,7 @@ impl Codebook {
             while from.len() < width * bits.centroids() {
                 from.extend_from_within(..width);
             }
-            let options = Options { iterations: ITERATIONS, seed, spherical: false };
+            let options = Options { iterations: ITERATIONS, seed, spherical: false, frozen: 0 };
             let Some(found) = k_means(&cut, width, from, options, path, pieces)? else { return Ok(None) };
             numbers.extend(found.centroids);
         }

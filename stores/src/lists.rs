@@ -24,6 +24,7 @@ mod upkeep;
 pub(crate) use chain::measure_of;
 pub use error::ListsError;
 pub(crate) use layout::FORMAT;
+pub use layout::quantizers_of;
 pub use quantizers::{CODINGS, Coding, ListsOptions, Quantizers, Training};
 pub use reader::{ListQueries, Lists};
 pub(crate) use upkeep::{append, write_compacted};

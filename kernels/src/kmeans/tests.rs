@@ -39,7 +39,7 @@ fn check(rows: &[f32], dimensions: usize, clusters: usize, options: Options) -> 
     expected
 }
 
-const OPTIONS: Options = Options { iterations: 8, seed: 1234, spherical: false };
+const OPTIONS: Options = Options { iterations: 8, seed: 1234, spherical: false, frozen: 0 };
 
 #[test]
 fn centroids_are_those_of_the_plain_loops_on_any_path_and_number_of_workers() {
@@ -113,6 +113,72 @@ fn rounds_end_when_no_row_moves() {
     assert!((found.centroids[1] - 101.45).abs() < 1e-4, "{:?}", found.centroids);
 }
 
+#[test]
+fn frozen_centroids_stay_and_the_others_follow_the_rows_that_are_theirs() {
+    let mut random = Random::mixed(3);
+    let rows: Vec<f32> = (0..900 * 4).map(|_| random.normal_f32()).collect();
+    for frozen in [1, 5, 12] {
+        for spherical in [false, true] {
+            let options = Options { frozen, spherical, ..OPTIONS };
+            let found = check(&rows, 4, 12, options);
+            let start = chosen(&rows, 4, 12, options.seed);
+            assert_eq!(found.centroids[..frozen * 4], start[..frozen * 4]);
+            assert!(frozen == 12 || found.centroids[frozen * 4..] != start[frozen * 4..]);
+        }
+    }
+    // Frozen centroids without rows, beside one that moves: nothing is split off or into them.
+    let far = [vec![1e3; 4], vec![2e3; 4], vec![0.0; 4]].concat();
+    let options = Options { frozen: 2, ..OPTIONS };
+    let found =
+        k_means(&rows, 4, far.clone(), options, CodePath::detect(), &mut one_by_one()).unwrap().unwrap();
+    assert_eq!((found.splits, &found.centroids[..8]), (0, &far[..8]));
+    assert_eq!(found, reference::k_means(&rows, 4, far, options));
+    // With fewer centroids than are to be frozen, all are.
+    check(&rows, 4, 3, Options { frozen: 9, ..OPTIONS });
+}
+
+fn check_spread(rows: &[f32], dimensions: usize, given: &[f32], clusters: usize, seed: u64) -> Vec<f32> {
+    let expected = reference::spread(rows, dimensions, given, clusters, seed);
+    for path in CodePath::available() {
+        for workers in [1, 2, 7] {
+            let found = spread(rows, dimensions, given, clusters, seed, path, &mut threads(workers));
+            assert_eq!(found.unwrap().unwrap(), expected, "{path}, {workers} workers");
+        }
+    }
+    expected
+}
+
+#[test]
+fn a_spread_start_is_that_of_the_plain_loops_and_beats_a_random_one() {
+    let mut random = Random::mixed(4);
+    for dimensions in [1, 3, 17] {
+        let rows: Vec<f32> = (0..(ROWS_PER_PIECE + 99) * dimensions).map(|_| random.normal_f32()).collect();
+        check_spread(&rows, dimensions, &[], 20, dimensions as u64);
+        check_spread(&rows, dimensions, &rows[..5 * dimensions], 9, 7);
+    }
+    // Thirty clusters far from each other: a row of each is chosen, which a random start does not reach.
+    let rows: Vec<f32> = (0..3000)
+        .flat_map(|row| [(row % 30) as f32 * 1000.0 + random.normal_f32(), random.normal_f32()])
+        .collect();
+    let start = check_spread(&rows, 2, &[], 30, 1);
+    let mut clusters: Vec<i32> =
+        start.chunks_exact(2).map(|centroid| (centroid[0] / 1000.0).round() as i32).collect();
+    clusters.sort_unstable();
+    clusters.dedup();
+    assert_eq!(clusters.len(), 30);
+    let objective = |start: Vec<f32>| {
+        let found =
+            k_means(&rows, 2, start, OPTIONS, CodePath::detect(), &mut one_by_one()).unwrap().unwrap();
+        *found.objectives.last().unwrap()
+    };
+    assert!(objective(start) < 0.01 * objective(chosen(&rows, 2, 30, 1)));
+    // More centroids than different rows, and a caller that cancels.
+    let few = check_spread(&[1.0, 2.0, 1.0, 2.0], 1, &[], 4, 1);
+    assert!(few.contains(&1.0) && few.contains(&2.0));
+    let mut cancelled = |_: usize, _: &(dyn Fn(usize) + Sync)| false;
+    assert_eq!(spread(&rows, 2, &[], 3, 1, CodePath::Portable, &mut cancelled).unwrap(), None);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
@@ -125,5 +191,6 @@ proptest! {
         let whole = numbers.len() / dimensions * dimensions;
         let rows: Vec<f32> = numbers[..whole].iter().map(|x| (*x as f32 + shift) * scale).collect();
         check(&rows, dimensions, clusters, Options { iterations: 4, ..OPTIONS });
+        check_spread(&rows, dimensions, &[], clusters, clusters as u64);
     }
 }

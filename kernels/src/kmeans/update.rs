@@ -103,14 +103,16 @@ impl Work for Means<'_> {
 }
 
 /// Gives each cluster without rows half of another, which is chosen with a probability that grows with its rows. Returns the
-/// number of such clusters that could be filled.
+/// number of such clusters that could be filled. The first `frozen` clusters take no part in it.
 pub(super) fn split(
     mut counts: Vec<usize>,
+    frozen: usize,
     dimensions: usize,
     centroids: &mut [f32],
     random: &mut Random,
 ) -> usize {
     let mut splits = 0;
+    counts.iter_mut().take(frozen).for_each(|count| *count = 1);
     for empty in 0..counts.len() {
         if counts[empty] > 0 {
             continue;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: equal stores and parameters give equal bits, on every machine and for any number of workers.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::types::Float32Type;
@@ -9,7 +10,7 @@ use arrow_array::{ArrayRef, ListArray, StringArray, UInt32Array, UInt64Array};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::lists::{CODINGS, Coding, ListsOptions, Quantizers, Training};
+use boxwork_stores::lists::{CODINGS, Coding, ListsOptions, Quantizers, Training, quantizers_of};
 use boxwork_stores::space::Space;
 
 use crate::columns;
@@ -32,7 +33,8 @@ const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all ids of the store
 ///
 /// # Parameters
 /// `space`: vectors, and the distance l2, ip or cosine. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code.
-/// `iterations`: the most rounds. `seed`: the seed of the sample and the start.
+/// `iterations`: the most rounds. `seed`: the seed of the sample and the start. `start`: `random` vectors, or `spread`, vectors that are
+/// far from each other (k-means++), which takes longer. `keep`: lists whose centroids come first and stay as they are.
 pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -66,6 +68,18 @@ pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
             Default::Integer(1234),
             "the seed of all random choices",
         ),
+        Parameter::new(
+            "start",
+            ParameterType::Choice(&["random", "spread"]),
+            Default::Text("random"),
+            "the first centroids: random vectors, or vectors that are far from each other",
+        ),
+        Parameter::new(
+            "keep",
+            ParameterType::Path,
+            Default::Absent,
+            "lists whose centroids come first and stay as they are",
+        ),
     ],
     outputs: &[QUANTIZERS, RANGES],
     example: "quantizers: {kind: train_lists, space: space, lists: 1024}",
@@ -86,9 +100,13 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         parts: count("parts").filter(|_| coding != Coding::Rows),
         iterations: bind.count("iterations"),
         seed: bind.count("seed") as u64,
+        spread: bind.text("start") == "spread",
     };
     let space = resources::space(bind)?;
-    let training = Training::new(&space, options)?;
+    let mut training = Training::new(&space, options)?;
+    if let Some(others) = bind.get_text("keep") {
+        training = training.keeping(&quantizers_of(Path::new(others))?)?;
+    }
     Ok(Box::new(TrainLists { space, training: Some(training), next: 0 }))
 }
 
@@ -103,6 +121,7 @@ struct TrainLists {
 impl Operator for TrainLists {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if let Some(training) = self.training.take() {
+            training.warning().into_iter().for_each(|warning| cx.note(warning));
             resources::bring_in(cx, &**self.space.store(), training.ids())?;
             let trained = training.train(&mut |count, f| {
                 cx.inside(|inside| {

@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the lists: put the vectors added since into the same lists
-    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "iterations", "seed", "force"])]
+    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "iterations", "seed", "start", "keep", "force"])]
     append: bool,
     /// The distance of searches in the lists
     #[arg(long, value_name = "NAME", default_value = "l2", value_parser = ["l2", "ip", "cosine"])]
@@ -43,6 +43,12 @@ pub struct Arguments {
     /// The seed of all random choices
     #[arg(long, default_value_t = 1234)]
     seed: u32,
+    /// The first centroids of k-means: random vectors, or vectors that are far from each other (k-means++)
+    #[arg(long, value_name = "START", default_value = "random", value_parser = ["random", "spread"])]
+    start: String,
+    /// Lists whose centroids come first and stay as they are
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
     #[command(flatten)]
     replacing: Replacing,
     #[command(flatten)]
@@ -64,9 +70,11 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("codes".to_owned(), Value::Text(arguments.codes.clone())),
         ("iterations".to_owned(), whole(arguments.iterations)),
         ("seed".to_owned(), whole(arguments.seed)),
+        ("start".to_owned(), Value::Text(arguments.start.clone())),
     ]);
     values.extend(arguments.lists.map(|lists| ("lists".to_owned(), whole(lists))));
     values.extend(arguments.parts.map(|parts| ("parts".to_owned(), whole(parts))));
+    values.extend(arguments.keep.as_ref().map(|path| ("keep".to_owned(), path_value(path))));
     let exit = run_shipped("lists", shipped::VECTOR_LISTS, catalog, &values, &arguments.options).exit;
     if matches!(exit, Exit::Ok) {
         say(format_args!("wrote {}", arguments.out.display()));

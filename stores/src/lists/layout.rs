@@ -12,17 +12,19 @@
 //! hexadecimal digits each. A file that follows another has the objects that were added, in the same lists, and no quantizers.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use arrow_schema::{DataType, Field, Metadata, Schema};
 use boxwork_kernels::panels::PANEL;
 use boxwork_kernels::product::{GROUP, group_bytes};
+use boxwork_kernels::vector::VectorMeasure;
 
 pub(super) use super::super::packed_file::{
     CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, Format, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION,
     VERSION_KEY,
 };
 use super::super::packed_file::{PackedError, PackedFile};
-use super::{Coding, Quantizers};
+use super::{Coding, ListsError, Quantizers};
 
 const _: () = assert!(PANEL == GROUP);
 
@@ -89,6 +91,18 @@ fn digits(numbers: &[f32]) -> String {
         write!(text, "{:0DIGITS$x}", number.to_bits()).expect("a string takes any text");
     }
     text
+}
+
+/// The centroids and the codebook of a file, of whatever store it is.
+///
+/// # Errors
+/// When the file cannot be read, holds no lists, is of another version, or its tail is damaged.
+pub fn quantizers_of(path: &Path) -> Result<Quantizers, ListsError> {
+    let of = |error| ListsError::of(error, VectorMeasure::L2, Path::new("STORE"), path);
+    let file = PackedFile::open(path, FORMAT.whole).map_err(of)?;
+    let dimensions =
+        file.said(DIMENSIONS_KEY).parse().map_err(|_| of(file.not("its head says no dimensions")))?;
+    quantizers(&file, dimensions).map_err(of)
 }
 
 /// The quantizers that a file notes.

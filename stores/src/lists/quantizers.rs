@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::chance::Random;
-use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX};
+use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX, ROWS_A_CLUSTER_MIN};
 use boxwork_kernels::pieces::Pieces;
 use boxwork_kernels::product::{self, Bits, Codebook, PARTS_MAX};
 use boxwork_kernels::vector::VectorMeasure;
@@ -60,6 +60,8 @@ pub struct ListsOptions {
     pub iterations: usize,
     /// The seed of all random choices.
     pub seed: u64,
+    /// Whether k-means starts with vectors that are far from each other, in place of random ones.
+    pub spread: bool,
 }
 
 /// Centroids, and the codebook of the differences from them.
@@ -151,6 +153,8 @@ pub struct Training {
     dimensions: usize,
     lists: usize,
     parts: usize,
+    /// Centroids that come first and stay.
+    kept: Vec<f32>,
     ids: Vec<u64>,
 }
 
@@ -187,7 +191,39 @@ impl Training {
         // In the order of the store, so that the order of sums does not depend on the choice.
         ids.sort_unstable();
         ids.iter_mut().for_each(|id| *id = store.nth(*id));
-        Ok(Self { space: Arc::clone(space), options, dimensions, lists, parts, ids })
+        Ok(Self { space: Arc::clone(space), options, dimensions, lists, parts, kept: Vec::new(), ids })
+    }
+
+    /// Keeps the centroids of other lists: they come first and stay as they are, and k-means finds the others.
+    ///
+    /// # Errors
+    /// When these are of another number of dimensions, or more than the lists to make.
+    pub fn keeping(mut self, others: &Quantizers) -> Result<Self, ListsError> {
+        let (dimensions, lists) = (self.dimensions, self.lists);
+        if others.dimensions() != dimensions {
+            let found = others.dimensions();
+            let fault = format!("the centroids to keep have {found} numbers, and the vectors {dimensions}");
+            return Err(ListsError::Options(format!(
+                "{fault}: keep those of lists of this store, or of one like it"
+            )));
+        }
+        if others.lists() > lists {
+            let kept = others.lists();
+            return Err(ListsError::Options(format!(
+                "{lists} lists are fewer than the {kept} to keep: ask for {kept} at least"
+            )));
+        }
+        self.kept = others.centroids().to_vec();
+        Ok(self)
+    }
+
+    /// A word to the user if the sample is small for so many lists.
+    pub fn warning(&self) -> Option<String> {
+        let (rows, lists) = (self.ids.len(), self.lists);
+        let is_small = rows < lists.saturating_mul(ROWS_A_CLUSTER_MIN);
+        is_small.then(|| {
+            format!("{rows} vectors are few for {lists} lists: with fewer than {ROWS_A_CLUSTER_MIN} a list, centroids follow single vectors")
+        })
     }
 
     /// The objects of the sample.
@@ -209,12 +245,11 @@ impl Training {
         let of_centroids: Vec<f32> = every(self.ids.len(), rows)
             .flat_map(|row| sample[row * dimensions..][..dimensions].iter().copied())
             .collect();
-        let start: Vec<f32> = kmeans::start(rows as u64, self.lists, options.seed)
-            .into_iter()
-            .flat_map(|row| of_centroids[row as usize * dimensions..][..dimensions].iter().copied())
-            .collect();
+        let Some(start) = self.start(&of_centroids, pieces)? else { return Ok(None) };
+        let frozen = self.kept.len() / dimensions;
         let spherical = measure == VectorMeasure::Cosine;
-        let k_means = kmeans::Options { iterations: options.iterations, seed: options.seed, spherical };
+        let k_means =
+            kmeans::Options { iterations: options.iterations, seed: options.seed, spherical, frozen };
         let found = kmeans::k_means(&of_centroids, dimensions, start, k_means, path, pieces)?;
         let Some(found) = found else { return Ok(None) };
         let (centroids, mut codebook) = (found.centroids, None);
@@ -230,6 +265,19 @@ impl Training {
             codebook = Some(trained);
         }
         Ok(Some(Quantizers { dimensions, centroids, coding: options.coding, codebook }))
+    }
+
+    /// The centroids of the first round. `None` if the caller cancelled it.
+    fn start(&self, rows: &[f32], pieces: &mut Pieces<'_>) -> Result<Option<Vec<f32>>, ListsError> {
+        let (dimensions, seed) = (self.dimensions, self.options.seed);
+        if self.options.spread {
+            let path = CodePath::detect();
+            return Ok(kmeans::spread(rows, dimensions, &self.kept, self.lists, seed, path, pieces)?);
+        }
+        let count = self.lists - self.kept.len() / dimensions;
+        let chosen = kmeans::start((rows.len() / dimensions) as u64, count, seed).into_iter();
+        let chosen = chosen.flat_map(|row| rows[row as usize * dimensions..][..dimensions].iter().copied());
+        Ok(Some(self.kept.iter().copied().chain(chosen).collect()))
     }
 }
 
