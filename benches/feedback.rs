@@ -45,6 +45,7 @@ fn main() {
         "device",
         "store",
         "workers",
+        "timeline",
     ];
     let arguments = Arguments::read(&names);
     let what = arguments.text("what").unwrap_or("pass,round,fit,sketch,l1").to_owned();

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::vector::VectorMeasure;
+use boxwork_runtime::feeding::faults::has_device;
 use command::{fails, folder, json, ok};
 use tempfile::TempDir;
 
@@ -99,6 +100,8 @@ fn found(csv: &str) -> Vec<(f64, usize)> {
 }
 
 const MEASURES: [VectorMeasure; 2] = [VectorMeasure::InnerProduct, VectorMeasure::Cosine];
+const ALL_MEASURES: [VectorMeasure; 3] =
+    [VectorMeasure::L2, VectorMeasure::InnerProduct, VectorMeasure::Cosine];
 
 #[test]
 fn scans_codes_and_workers_give_the_nearest_by_f64_for_every_type() {
@@ -106,10 +109,11 @@ fn scans_codes_and_workers_give_the_nearest_by_f64_for_every_type() {
         let (folder, rows, queries) = with_store(kind);
         let at = folder.path();
         let file = format!("queries.{}", kind.0);
-        for measure in MEASURES {
+        for measure in ALL_MEASURES {
             let of = |more: &[&str]| {
                 let call = ["search", "--store", "v.arrow", "--distance", measure.name(), "--format", "csv"];
-                ok(at, &[&call[..], &["-k", "9"], more].concat())
+                let k = if more.contains(&"-k") { &[][..] } else { &["-k", "9"] };
+                ok(at, &[&call[..], k, more].concat())
             };
             let all = of(&["--query-file", &file]);
             let wanted: Vec<Vec<(f64, usize)>> =
@@ -117,6 +121,13 @@ fn scans_codes_and_workers_give_the_nearest_by_f64_for_every_type() {
             let nine: Vec<(f64, usize)> = wanted.iter().flat_map(|all| all[..9].to_vec()).collect();
             assert_eq!(found(&all), nine, "{} {measure:?}", kind.0);
             assert_eq!(found(&of(&["--query", "77"])), wanted[0][..9], "{} {measure:?}", kind.0);
+            if has_device("scans_codes_and_workers_give_the_nearest_by_f64_for_every_type") {
+                let on_device = of(&["--query-file", &file, "--device", "gpu"]);
+                assert_eq!(on_device, all, "{} {measure:?} on a device", kind.0);
+                let of_one = ["--query-file", &file, "--workers", "1", "-k", "300"];
+                let on = |device: &str| of(&[&of_one[..], &["--device", device]].concat());
+                assert_eq!(on("gpu"), on("cpu"));
+            }
             for levels in ["planes", "sq8", "sq4"] {
                 let index = ["index", "--store", "v.arrow", "--codes", levels, "--out", "c.arrow", "--force"];
                 ok(at, &[&index[..], &["--distance", measure.name()]].concat());

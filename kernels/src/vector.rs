@@ -11,6 +11,7 @@ mod flat;
 mod integer;
 mod bytes;
 pub mod codes;
+pub mod device;
 pub mod generate;
 #[cfg(test)]
 mod tests;

@@ -147,7 +147,7 @@ impl FlatQueries {
             for row in rows.chunks_exact(self.dimensions) {
                 let square = inner_product(row, row);
                 norm = if square.sqrt() <= norm { norm } else { square.sqrt() };
-                terms.push(self.terms(square));
+                terms.push(row_terms(self.measure, square));
             }
             if norm != norm_max || limits.is_empty() {
                 norm_max = norm;
@@ -166,19 +166,19 @@ impl FlatQueries {
             }
         }
     }
+}
 
-    /// The base and the factor of a row of this squared norm.
-    fn terms(&self, square: f64) -> (f32, f32) {
-        match self.measure {
-            VectorMeasure::L2 => (square as f32, 2.0),
-            VectorMeasure::InnerProduct => (0.0, 2.0),
-            VectorMeasure::Cosine if square == 0.0 => (0.0, 0.0),
-            VectorMeasure::Cosine if (SQUARE_MIN..=1.0 / SQUARE_MIN).contains(&square) => {
-                (0.0, (1.0 / square.sqrt()) as f32)
-            }
-            // Products of such numbers leave f32: the row is ranked whatever its value.
-            VectorMeasure::Cosine => (f32::NAN, 0.0),
+/// The base and the factor of a row of this squared norm.
+pub(super) fn row_terms(measure: VectorMeasure, square: f64) -> (f32, f32) {
+    match measure {
+        VectorMeasure::L2 => (square as f32, 2.0),
+        VectorMeasure::InnerProduct => (0.0, 2.0),
+        VectorMeasure::Cosine if square == 0.0 => (0.0, 0.0),
+        VectorMeasure::Cosine if (SQUARE_MIN..=1.0 / SQUARE_MIN).contains(&square) => {
+            (0.0, (1.0 / square.sqrt()) as f32)
         }
+        // Products of such numbers leave f32: the row is ranked whatever its value.
+        VectorMeasure::Cosine => (f32::NAN, 0.0),
     }
 }
 

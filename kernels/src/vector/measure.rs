@@ -59,6 +59,23 @@ impl VectorMeasure {
         }
     }
 
+    /// The number that scans of f32 compare in place of the distance of a query from a row, in f64.
+    ///
+    /// # Panics
+    /// If the vectors have different dimensions.
+    pub fn compared(self, query: &[f32], row: VectorRef<'_>) -> f64 {
+        let (product, square) =
+            with_numbers!(row, row => (inner_product(query, row), inner_product(row, row)));
+        match self {
+            Self::L2 => square - 2.0 * product,
+            Self::InnerProduct => -2.0 * product,
+            Self::Cosine => {
+                let norms = (square * inner_product(query, query)).sqrt();
+                if norms > 0.0 { -product / norms } else { 0.0 }
+            }
+        }
+    }
+
     /// The distance of two vectors, with the same bits in either order and on every machine.
     ///
     /// # Panics

@@ -7,6 +7,7 @@ use boxwork_kernels::selection::{self, Bounded};
 use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::device as distances;
 use boxwork_kernels::sqfd::exact_device as exact;
+use boxwork_kernels::vector::{NumberType, device as vectors};
 use boxwork_runtime::feeding::{Argument, KernelSpec, ProgramSource};
 
 static DISTANCES: [KernelSpec; 1] = [KernelSpec {
@@ -156,6 +157,58 @@ static L1: [KernelSpec; 1] = [KernelSpec {
         ("out", Argument::Buffer),
     ],
 }];
+
+static VECTORS: [KernelSpec; 3] = [
+    KernelSpec {
+        name: "scan",
+        arguments: &[
+            ("rows", Argument::Buffer),
+            ("terms", Argument::Buffer),
+            ("rows_first", Argument::Value(4)),
+            ("rows_end", Argument::Value(4)),
+            ("queries", Argument::Buffer),
+            ("queries_count", Argument::Value(4)),
+            ("dimensions", Argument::Value(4)),
+            ("limits", Argument::Buffer),
+            ("counts", Argument::Buffer),
+            ("entries", Argument::Buffer),
+            ("capacity", Argument::Value(4)),
+            ("keeps_all", Argument::Value(4)),
+        ],
+    },
+    KernelSpec {
+        name: "shorten",
+        arguments: &[
+            ("entries", Argument::Buffer),
+            ("capacity", Argument::Value(4)),
+            ("counts", Argument::Buffer),
+            ("wanted", Argument::Value(4)),
+            ("errors", Argument::Buffer),
+            ("limits", Argument::Buffer),
+        ],
+    },
+    KernelSpec {
+        name: "hand_over",
+        arguments: &[
+            ("entries", Argument::Buffer),
+            ("capacity", Argument::Value(4)),
+            ("counts", Argument::Buffer),
+            ("most", Argument::Value(4)),
+            ("found", Argument::Buffer),
+        ],
+    },
+];
+
+/// The nearest vectors of many queries (`vector/device.cl`), for rows of a type of numbers.
+pub fn vectors_program(numbers: NumberType) -> ProgramSource {
+    ProgramSource {
+        name: "vectors",
+        text: vectors::TEXT,
+        constants: vectors::constants(numbers),
+        kernels: &VECTORS,
+        exact: true,
+    }
+}
 
 /// Upper bounds of scores from sketches (`gaussian_process/pass.cl`).
 pub fn pass_program(form: Form) -> ProgramSource {

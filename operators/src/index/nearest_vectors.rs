@@ -3,6 +3,9 @@
 //! Invariant: the answer is the k least (f64 distance, id), whatever the codes, the instructions and the number of slots. The
 //! slots bound pieces of the store side by side; each piece begins with the ranges that the pieces before it have left.
 
+mod block;
+mod on_device;
+
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +15,9 @@ use arrow_array::types::Float32Type;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::vector::codes::{CodeNearest, CodeQueries, Codes};
+use boxwork_kernels::vector::device::Plan;
 use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, VectorRef};
+use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::kinds::{Kind as _, Vectors, as_f32};
@@ -22,9 +27,12 @@ use boxwork_stores::store_error::StoreError;
 use boxwork_stores::subset::Subset;
 use boxwork_stores::vector_codes::{self, vectors_of};
 
+use self::on_device::{Chunks, DEVICE_ROWS_MIN, VectorScan};
 use super::metric_search::{INPUTS, OUTPUTS};
 use crate::columns::distances_envelope;
-use crate::resources::{self, SPACE, check_range, get_range, range_parameter};
+use crate::devices::code_path;
+use crate::devices::stage::DeviceStage;
+use crate::resources::{self, SPACE, check_range, device_parameter, get_range, range_parameter};
 use crate::search::queries::{K, Queries, Query};
 use crate::search::subset::{Among, CLASS, SUBSET, is_few};
 
@@ -48,7 +56,8 @@ const EXACT_ROWS: usize = 64;
 ///
 /// # Parameters
 /// `space`: the vectors and their distance: l2, ip or cosine. `codes`: a file that `write_codes` made for them; without it all
-/// distances are computed. `k`: the number of objects. `range`: only objects at most this far.
+/// distances are computed. `k`: the number of objects. `range`: only objects at most this far. `device`: where to scan rows;
+/// the answer is the same everywhere. Slots search by codes, among some of the objects, and for more than 2,048 objects.
 pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -62,6 +71,7 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
         ),
         CLASS,
         SUBSET,
+        device_parameter("auto"),
     ],
     inputs: INPUTS,
     outputs: OUTPUTS,
@@ -69,6 +79,7 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
         resources::check_measure(arguments, resources)?;
         check_range(arguments, resources)
     }),
+    code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_ROWS_MIN)),
     example: "nearest: {kind: nearest_vectors, space: space, codes: base.codes.arrow, k: 10}",
     share: Some(|bind| {
         let space = resources::space(bind)?;
@@ -78,7 +89,8 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
         if vectors.len() > u64::from(u32::MAX) {
             return Err(BoxError::new(format!("`{}` has more than 2^32 rows", vectors.path().display())));
         }
-        Ok(Arc::new(Shared { space, vectors, measure, codes }))
+        let chunks = Chunks::new(&vectors);
+        Ok(Arc::new(Shared { space, vectors, measure, codes, chunks }))
     }),
     ..OperatorSpec::new("nearest_vectors", "Finds the nearest vectors of many queries.", Kind::Stateful, make)
 };
@@ -89,15 +101,19 @@ struct Shared {
     vectors: Arc<ObjectStore<Vectors>>,
     measure: VectorMeasure,
     codes: Option<Codes>,
+    chunks: Chunks,
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let shared: Arc<Shared> = bind.shared();
+    let picked = bind.pick_devices("device", Some(shared.vectors.len()), DEVICE_ROWS_MIN)?;
     Ok(Box::new(NearestVectors {
         range: get_range(bind, &*shared.space)?.unwrap_or(f64::INFINITY),
         shared,
         k: bind.count("k"),
         among: Among::new(bind),
+        picked,
+        plan: None,
         slots: bind.slots() as u64,
         search: None,
         rows: Vec::new(),
@@ -110,6 +126,10 @@ struct NearestVectors {
     k: usize,
     range: f64,
     among: Among,
+    /// The devices that may scan rows.
+    picked: Picked,
+    /// Sizes other than the usual ones, in tests.
+    plan: Option<Plan>,
     slots: u64,
     search: Option<Search>,
     /// Answers to send.
@@ -124,6 +144,8 @@ struct Search {
     found: Found,
     /// The objects to search among, if not all.
     subset: Option<Arc<Subset>>,
+    /// Devices scan rows.
+    on_devices: Option<Box<DeviceStage<VectorScan>>>,
     /// The next row to bound.
     next: u64,
     /// The next query to rank.
@@ -154,6 +176,17 @@ impl Operator for NearestVectors {
         if cx.is_cancelled() {
             return Ok(Flow::Done);
         }
+        if let Some(stage) = &mut search.on_devices {
+            let flow = stage.process(cx)?;
+            if flow == Flow::Done
+                && !cx.is_cancelled()
+                && let Some(stage) = search.on_devices.take()
+            {
+                search.found = Found::Values(stage.into_task().into_found());
+                return Ok(Flow::More);
+            }
+            return Ok(flow);
+        }
         let count = self.shared.vectors.len();
         if search.next < count && search.queries.len() > 0 {
             search.bound(cx, &self.shared, self.k, self.slots)?;
@@ -182,7 +215,7 @@ impl Operator for NearestVectors {
 
 impl NearestVectors {
     fn begin(&self, cx: &mut Context<'_>) -> Result<Search, BoxError> {
-        let Shared { space, vectors, measure, codes } = &*self.shared;
+        let Shared { space, vectors, measure, codes, .. } = &*self.shared;
         let subset = self.among.read(cx, &**space.store())?;
         let queries = Queries::of_side(cx, INPUTS[0], space)?;
         let mut numbered = Vec::new();
@@ -216,10 +249,20 @@ impl NearestVectors {
                 (Packed::Flat(flat), found)
             }
         };
+        let on_devices = match packed {
+            Packed::Codes(_) => None,
+            _ if subset.is_some() => None,
+            _ => {
+                let numbers = numbered.into_iter().map(|(_, numbers)| numbers).collect();
+                let plan = self.plan.unwrap_or_else(|| Plan::new(self.k));
+                on_device::stage(&self.shared, numbers, (self.k, self.range, self.slots, plan), &self.picked)
+            }
+        };
         let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
         let all = few.map(|few| Found::All(few.ids().map(|id| (0.0, id as u32)).collect()));
-        let next = if all.is_some() { vectors.len() } else { 0 };
-        Ok(Search { queries, packed, found: all.unwrap_or(found), subset, next, ranked: 0 })
+        let next = if all.is_some() || on_devices.is_some() { vectors.len() } else { 0 };
+        let on_devices = on_devices.map(Box::new);
+        Ok(Search { queries, packed, found: all.unwrap_or(found), subset, on_devices, next, ranked: 0 })
     }
 }
 

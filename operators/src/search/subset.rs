@@ -29,6 +29,7 @@ pub(crate) const SUBSET: Parameter = Parameter::new(
 const FEW: u64 = 100;
 
 /// The objects among which a box searches, as its parameters say.
+#[derive(Default)]
 pub(crate) struct Among {
     class: Option<String>,
     file: Option<PathBuf>,

@@ -223,6 +223,7 @@ fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("queries".to_owned(), Value::List(queries)),
         ("format".to_owned(), Value::Text(arguments.format.clone())),
         ("out".to_owned(), path_value(&arguments.out)),
+        ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     arguments.give_limits(&mut values);
     arguments.space.give(&mut values);

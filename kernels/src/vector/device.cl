@@ -1,0 +1,227 @@
+// Values of all rows of a chunk for many queries, with selection in the same loop: the device twin of `FlatQueries::scan`
+// (`flat.rs`). Values are not written to memory: a work item compares its own with the limits of its queries, and appends the
+// few that are not above them to the lists of these queries. `device.rs` defines the constants.
+//
+// A work group computes GROUP rows times GROUP queries, a work item 4 QUADS times 4 QUADS of them in registers. The group holds
+// DEPTH numbers of its rows and queries in local memory at a time, place by place. Numbers that are not there count as zero.
+
+#define ITEMS (SIDE * SIDE)
+// Four numbers more, so that items that copy one vector write to different banks, and quadruples stay aligned.
+#define STRIDE (GROUP + 4)
+// Numbers of a vector that one item copies.
+#define COPIED (GROUP * DEPTH / ITEMS)
+
+#if defined(HALVES)
+#define WIDENED(numbers, at) vload_half(at, numbers)
+#else
+#define WIDENED(numbers, at) ((float)(numbers)[at])
+#endif
+
+// Not an element: a row that was removed, or is not to be searched. No other value is infinite, for queries and rows whose
+// values might be are not given to devices.
+#define ABSENT INFINITY
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan(
+    // Vectors of `dimensions` numbers, one after the other.
+    __global const NUMBER *rows,
+    // By row: the base and the factor of its value, `base - factor * product`.
+    __global const float2 *terms, uint rows_first, uint rows_end, __global const float *queries,
+    uint queries_count, uint dimensions,
+    // By query: no value above it matters.
+    __global const float *limits,
+    // By query: the number of its entries, which may be more than there is room for.
+    __global uint *counts,
+    // By query, `capacity` entries: a row, and the bits of its value.
+    __global uint2 *entries, uint capacity,
+    // Whether every value is an entry, at the place of its row.
+    uint keeps_all) {
+    __local float near_rows[DEPTH * STRIDE] __attribute__((aligned(16)));
+    __local float near_queries[DEPTH * STRIDE] __attribute__((aligned(16)));
+
+    const uint item = get_local_id(0);
+    const uint item_row = item % SIDE, item_query = item / SIDE;
+    // Groups that run at the same time read the same rows.
+    const uint query_groups = (queries_count + GROUP - 1) / GROUP;
+    const uint first_query = get_group_id(0) % query_groups * GROUP;
+    const uint first_row = rows_first + get_group_id(0) / query_groups * GROUP;
+
+    float4 sums[QUADS][4][QUADS];
+#pragma unroll
+    for (uint a = 0; a < QUADS; a++) {
+#pragma unroll
+        for (uint i = 0; i < 4; i++) {
+#pragma unroll
+            for (uint b = 0; b < QUADS; b++) {
+                sums[a][i][b] = 0.0f;
+            }
+        }
+    }
+    // The next numbers are read while the group computes with the last ones.
+    float next_rows[COPIED], next_queries[COPIED];
+#define READ(begin)                                                                                       \
+    _Pragma("unroll") for (uint c = 0; c < COPIED; c++) {                                                 \
+        const uint i = c * ITEMS + item, vector = i / DEPTH, place = (begin) + i % DEPTH;                 \
+        const ulong row = first_row + vector, query = first_query + vector;                               \
+        next_rows[c] = row < rows_end && place < dimensions ? WIDENED(rows, row * dimensions + place) : 0.0f; \
+        next_queries[c] =                                                                                 \
+            query < queries_count && place < dimensions ? queries[query * dimensions + place] : 0.0f;     \
+    }
+    READ(0)
+    for (uint begin = 0; begin < dimensions; begin += DEPTH) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+        for (uint c = 0; c < COPIED; c++) {
+            const uint i = c * ITEMS + item;
+            near_rows[i % DEPTH * STRIDE + i / DEPTH] = next_rows[c];
+            near_queries[i % DEPTH * STRIDE + i / DEPTH] = next_queries[c];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (begin + DEPTH < dimensions) {
+            READ(begin + DEPTH)
+        }
+#pragma unroll
+        for (uint d = 0; d < DEPTH; d++) {
+            float4 x[QUADS], y[QUADS];
+#pragma unroll
+            for (uint quad = 0; quad < QUADS; quad++) {
+                x[quad] = ((const __local float4 *)near_rows)[d * (STRIDE / 4) + quad * SIDE + item_row];
+                y[quad] = ((const __local float4 *)near_queries)[d * (STRIDE / 4) + quad * SIDE + item_query];
+            }
+#pragma unroll
+            for (uint a = 0; a < QUADS; a++) {
+#pragma unroll
+                for (uint b = 0; b < QUADS; b++) {
+                    sums[a][0][b] = fma(x[a].x, y[b], sums[a][0][b]);
+                    sums[a][1][b] = fma(x[a].y, y[b], sums[a][1][b]);
+                    sums[a][2][b] = fma(x[a].z, y[b], sums[a][2][b]);
+                    sums[a][3][b] = fma(x[a].w, y[b], sums[a][3][b]);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (uint b = 0; b < QUADS; b++) {
+#pragma unroll
+        for (uint j = 0; j < 4; j++) {
+            const uint query = first_query + (b * SIDE + item_query) * 4 + j;
+            if (query >= queries_count) {
+                continue;
+            }
+            const float limit = limits[query];
+#pragma unroll
+            for (uint a = 0; a < QUADS; a++) {
+#pragma unroll
+                for (uint i = 0; i < 4; i++) {
+                    const uint row = first_row + (a * SIDE + item_row) * 4 + i;
+                    if (row >= rows_end) {
+                        continue;
+                    }
+                    const float2 term = terms[row];
+                    const float4 four = sums[a][i][b];
+                    const float sum = j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
+                    const float value = fma(-term.y, sum, term.x);
+                    // One pattern of bits stands for all that are no numbers, which come after all numbers.
+                    const uint bits = value == value ? as_uint(value) : 0x7fc00000u;
+                    if (keeps_all) {
+                        entries[(ulong)query * capacity + (row - rows_first)] = (uint2)(row, bits);
+                    } else if (!(value > limit) && value != ABSENT) {
+                        // A value that is no number stays.
+                        const uint place = atomic_inc(&counts[query]);
+                        if (place < capacity) {
+                            entries[(ulong)query * capacity + place] = (uint2)(row, bits);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+// The bits of a number, in the order of the numbers.
+uint ordered(uint bits) {
+    return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
+}
+
+#define DIGITS 256
+
+// Lowers the limit of each query to the `wanted`-th least value of its entries and the error of two values, and drops the
+// entries above it. A work group has one query. A list that has overflowed stays, and takes no more entries.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void shorten(
+    __global uint2 *entries, uint capacity, __global uint *counts, uint wanted, __global const float *errors,
+    __global float *limits) {
+    __local uint digits[DIGITS];
+    __local uint chosen[3];
+    const uint item = get_local_id(0), query = get_group_id(0);
+    const uint count = counts[query];
+    __global uint2 *list = entries + (ulong)query * capacity;
+    if (count > capacity) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item == 0) {
+            limits[query] = -INFINITY;
+        }
+        return;
+    }
+    float limit = limits[query];
+    // The wanted-th least, eight bits at a time, the highest first.
+    if (wanted > 0 && count >= wanted) {
+        uint known = 0, rank = wanted - 1;
+        for (uint round = 0; round < 4; ++round) {
+            const uint shift = 24 - 8 * round, mask = round == 0 ? 0 : 0xffffffffu << (shift + 8);
+            for (uint i = item; i < DIGITS; i += ITEMS) {
+                digits[i] = 0;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = item; i < count; i += ITEMS) {
+                const uint bits = ordered(list[i].y);
+                if ((bits & mask) == known) {
+                    atomic_inc(&digits[bits >> shift & (DIGITS - 1)]);
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (item == 0) {
+                uint digit = 0;
+                while (digit < DIGITS - 1 && rank >= digits[digit]) {
+                    rank -= digits[digit];
+                    ++digit;
+                }
+                chosen[0] = known | digit << shift;
+                chosen[1] = rank;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            known = chosen[0];
+            rank = chosen[1];
+        }
+        const float kth = as_float(known >> 31 ? known ^ 0x80000000u : ~known);
+        // Rounded up. Without a number it lowers nothing.
+        const float reached = kth + errors[query];
+        limit = fmin(limit, reached + fabs(reached) * 2.38418579e-7f + 1e-37f);
+    }
+    // In place: an entry moves to a place that has been read.
+    if (item == 0) {
+        chosen[2] = 0;
+    }
+    for (uint first = 0; first < count; first += ITEMS) {
+        const uint i = first + item;
+        const uint2 entry = i < count ? list[i] : (uint2)(0, 0);
+        const float value = as_float(entry.y);
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (i < count && !(value > limit) && value != ABSENT) {
+            list[atomic_inc(&chosen[2])] = entry;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item == 0) {
+        counts[query] = chosen[2];
+        limits[query] = limit;
+    }
+}
+
+// Copies the first entries of each query, `most` of them at most, to where the host reads them.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void hand_over(
+    __global const uint2 *entries, uint capacity, __global const uint *counts, uint most, __global uint2 *found) {
+    const uint query = get_group_id(0);
+    const uint count = min(min(counts[query], capacity), most);
+    for (uint i = get_local_id(0); i < count; i += ITEMS) {
+        found[(ulong)query * most + i] = entries[(ulong)query * capacity + i];
+    }
+}

@@ -1,0 +1,230 @@
+//! A chunk of vectors for all queries of a request, on its way to a device and back.
+//!
+//! The host waits once for the whole chunk: stages, selections and what comes back are one sequence of commands.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use boxwork_kernels::vector::device::{DeviceQueries, ITEMS, Plan, groups};
+use boxwork_kernels::vector::{NumberType, VectorRef};
+use boxwork_runtime::feeding::{
+    Back, Block, DeviceError, Feed, Grid, Plain, ProgramSource, SharedKey, Value,
+};
+use boxwork_stores::kinds::{Kind as _, Vectors};
+use boxwork_stores::object_store::ObjectStore;
+use boxwork_stores::store_error::StoreError;
+
+use super::Shared;
+use crate::devices::device_kernels::vectors_program;
+use crate::devices::reading::block_error;
+
+/// Rows that one thread gathers at a time.
+const PART_ROWS: usize = 4096;
+/// The content of a chunk's buffers on a device.
+const ROWS: u64 = 0;
+const TERMS: u64 = 1;
+
+static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
+
+/// The parts that all blocks of a request share.
+pub(super) struct Request {
+    pub(super) queries: DeviceQueries,
+    pub(super) plan: Plan,
+    pub(super) k: usize,
+    program: ProgramSource,
+    /// Unique to these queries within the process.
+    version: u64,
+}
+
+impl Request {
+    pub(super) fn new(queries: DeviceQueries, numbers: NumberType, plan: Plan, k: usize) -> Self {
+        let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
+        Self { queries, plan, k, program: vectors_program(numbers), version }
+    }
+}
+
+/// A chunk, and what a device has found in it.
+pub(super) struct VectorBlock {
+    shared: Arc<Shared>,
+    request: Arc<Request>,
+    pub(super) chunk: usize,
+    /// Rows that were searched before.
+    seen: u64,
+    /// By query: no value above it matters.
+    limits: Vec<f32>,
+    /// By query: twice the error of a value.
+    errors: Vec<f32>,
+    /// The device that keeps the chunk, unless it has failed.
+    pub(super) home: Option<usize>,
+    is_kept: bool,
+    brings: bool,
+    /// The device that computed it last.
+    pub(super) device: String,
+    /// By query: the number of its entries.
+    counts: Vec<u32>,
+    /// By query, as many as come back: a row of the chunk, and the bits of its value.
+    found: Vec<u32>,
+}
+
+impl VectorBlock {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        request: &Arc<Request>,
+        (chunk, seen): (usize, u64),
+        (limits, errors): (Vec<f32>, Vec<f32>),
+        (home, is_kept): (usize, bool),
+    ) -> Self {
+        let (shared, request) = (Arc::clone(shared), Arc::clone(request));
+        let (home, brings, device) = (Some(home), false, String::new());
+        let (counts, found) = (Vec::new(), Vec::new());
+        Self { shared, request, chunk, seen, limits, errors, home, is_kept, brings, device, counts, found }
+    }
+
+    fn rows(&self) -> Range<u64> {
+        self.shared.chunks.rows(&self.shared.vectors, self.chunk)
+    }
+
+    /// The rows that may be among the nearest of a query, and their values; nothing if its list has overflowed.
+    pub(super) fn entries(&self, query: usize) -> Option<impl Iterator<Item = (u64, f32)> + '_> {
+        let (most, first) = (self.request.plan.found, self.rows().start);
+        let count = self.counts.get(query).map(|count| *count as usize).filter(|count| *count <= most)?;
+        let entries = self.found[2 * query * most..].chunks_exact(2).take(count);
+        Some(entries.map(move |entry| (first + u64::from(entry[0]), f32::from_bits(entry[1]))))
+    }
+
+    fn enqueue(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let (shared, request) = (Arc::clone(&self.shared), Arc::clone(&self.request));
+        let (vectors, rows) = (&shared.vectors, self.rows());
+        let key = |form| SharedKey { resource: vectors.number(), form, part: self.chunk as u64 };
+        self.brings = !feed.device().holds(key(ROWS));
+        match vectors.kind().number_type() {
+            NumberType::F32 => self.send::<f32>(feed, key(ROWS))?,
+            NumberType::F16 => self.send::<u16>(feed, key(ROWS))?,
+            NumberType::U8 => self.send::<u8>(feed, key(ROWS))?,
+            NumberType::I8 => self.send::<i8>(feed, key(ROWS))?,
+        }
+        let terms = &shared.chunks.terms(self.chunk).terms;
+        feed.shared("terms", key(TERMS + shared.measure as u64), terms.len(), |to: &mut [[f32; 2]]| {
+            to.copy_from_slice(terms);
+            Ok(())
+        })?;
+        let (queries, plan) = (&request.queries, request.plan);
+        feed.replicated("queries", request.version, queries.numbers.len(), |to: &mut [f32]| {
+            to.copy_from_slice(&queries.numbers);
+            Ok(())
+        })?;
+        for (name, numbers) in [("limits", &self.limits), ("errors", &self.errors)] {
+            feed.write(name, numbers.len(), |to: &mut [f32]| {
+                to.copy_from_slice(numbers);
+                Ok(())
+            })?;
+        }
+        let count = queries.len();
+        let stages = plan.stages((rows.end - rows.start) as usize, self.seen);
+        // The first stage keeps all of its values where nothing limits them.
+        let keeps_all = self.seen == 0;
+        let begins_with = if keeps_all { stages.first().map_or(0, Range::len) } else { 0 };
+        feed.write("counts", count, |to: &mut [u32]| {
+            to.fill(begins_with as u32);
+            Ok(())
+        })?;
+        feed.output::<[u32; 2]>("entries", count * plan.capacity)?;
+        feed.output::<[u32; 2]>("found", count * plan.found)?;
+        let number = |value: usize| Value::of(value as u32);
+        for (nth, stage) in stages.iter().enumerate() {
+            let values = [
+                ("rows_first", number(stage.start)),
+                ("rows_end", number(stage.end)),
+                ("queries_count", number(count)),
+                ("dimensions", number(vectors.kind().dimensions())),
+                ("capacity", number(plan.capacity)),
+                ("keeps_all", number(usize::from(keeps_all && nth == 0))),
+            ];
+            let grid = Grid::of([groups(stage.len(), count)], [ITEMS]);
+            feed.launch(&request.program, "scan", grid, &values)?;
+            let values = [("capacity", number(plan.capacity)), ("wanted", number(request.k))];
+            feed.launch(&request.program, "shorten", Grid::of([count], [ITEMS]), &values)?;
+        }
+        let values = [("capacity", number(plan.capacity)), ("most", number(plan.found))];
+        feed.launch(&request.program, "hand_over", Grid::of([count], [ITEMS]), &values)?;
+        feed.read::<u32>("counts", count)?;
+        feed.read::<[u32; 2]>("found", count * plan.found)
+    }
+
+    /// Sends the chunk's rows, which stay on the device if it keeps them.
+    fn send<T: Sent>(&self, feed: &mut Feed<'_>, key: SharedKey) -> Result<(), DeviceError> {
+        let vectors = &self.shared.vectors;
+        let (dimensions, rows) = (vectors.kind().dimensions(), self.rows());
+        let fill = |part: usize, to: &mut [T]| {
+            let first = rows.start + (part * PART_ROWS) as u64;
+            copy(vectors, first, to).map_err(block_error)
+        };
+        let (count, part) = ((rows.end - rows.start) as usize * dimensions, PART_ROWS * dimensions);
+        match self.is_kept {
+            true => feed.shared_in_parts("rows", key, count, part, fill),
+            false => feed.pinned_in_parts("rows", key, count, part, fill),
+        }
+    }
+}
+
+/// A number of a row as a device takes it.
+trait Sent: Plain {
+    /// Copies some numbers of a type; those of another type are not this.
+    fn copy(from: VectorRef<'_>, range: Range<usize>, to: &mut [Self]);
+}
+
+macro_rules! sent {
+    ($($number:ty, $form:ident, $from:ident => $value:expr;)*) => {$(
+        impl Sent for $number {
+            fn copy(from: VectorRef<'_>, range: Range<usize>, to: &mut [Self]) {
+                let VectorRef::$form(from) = from else { unreachable!("a store has one type of numbers") };
+                to.iter_mut().zip(&from[range]).for_each(|(to, $from)| *to = $value);
+            }
+        }
+    )*};
+}
+
+sent! {
+    f32, F32, number => *number;
+    u16, F16, number => number.to_bits();
+    u8, U8, number => *number;
+    i8, I8, number => *number;
+}
+
+/// Copies whole rows, from `first` on, until `to` is full.
+fn copy<T: Sent>(vectors: &ObjectStore<Vectors>, first: u64, to: &mut [T]) -> Result<(), StoreError> {
+    let dimensions = vectors.kind().dimensions();
+    vectors.read::<_, StoreError>(|objects| {
+        let (mut row, mut rest) = (first, &mut to[..]);
+        while !rest.is_empty() {
+            let (batch, at) = vectors.locate(row)?;
+            let rows = (rest.len() / dimensions).min((vectors.ids(batch).end - row) as usize);
+            let (here, beyond) = rest.split_at_mut(rows * dimensions);
+            T::copy(objects.batch(batch)?.all(), at * dimensions..(at + rows) * dimensions, here);
+            (row, rest) = (row + rows as u64, beyond);
+        }
+        Ok(())
+    })
+}
+
+impl Block for VectorBlock {
+    fn size(&self) -> u64 {
+        let rows = self.rows();
+        (rows.end - rows.start) * self.request.queries.len() as u64
+    }
+
+    fn kind(&self) -> &'static str {
+        if self.brings { "chunks and vectors" } else { "vectors" }
+    }
+
+    fn feed(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        self.device = feed.device().info().to_string();
+        self.enqueue(feed)
+    }
+
+    fn collect(&mut self, back: &Back<'_>) {
+        self.counts = back.numbers::<u32>("counts").to_vec();
+        self.found = back.numbers::<[u32; 2]>("found").as_flattened().to_vec();
+    }
+}
