@@ -26,6 +26,7 @@ pub mod panels;
 pub mod kmeans;
 pub mod neighbours;
 pub mod product;
+pub mod rotation;
 pub mod vector;
 pub mod gaussian_process;
 pub mod metric_index;

@@ -139,22 +139,46 @@ impl Codebook {
         path: CodePath,
         pieces: &mut Pieces<'_>,
     ) -> Result<Option<Self>, MemoryRefused> {
+        Self::train_from(rows, dimensions, parts, bits, None, ITERATIONS, seed, path, pieces)
+    }
+
+    /// As [`Codebook::train`], from the centroids of another codebook of this shape, if there is one, and with other than
+    /// [`ITERATIONS`] rounds.
+    #[expect(clippy::too_many_arguments, reason = "all of them say what is trained")]
+    pub(crate) fn train_from(
+        rows: &[f32],
+        dimensions: usize,
+        parts: usize,
+        bits: Bits,
+        before: Option<&Self>,
+        iterations: usize,
+        seed: u64,
+        path: CodePath,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<Option<Self>, MemoryRefused> {
         assert!(!rows.is_empty() && rows.len().is_multiple_of(dimensions), "whole rows");
         assert!((1..=PARTS_MAX.min(dimensions)).contains(&parts), "{parts} parts of {dimensions} numbers");
         let (count, width) = (rows.len() / dimensions, dimensions.div_ceil(parts));
-        let mut numbers = Vec::with_capacity(parts * width * bits.centroids());
+        let size = width * bits.centroids();
+        let mut numbers = Vec::with_capacity(parts * size);
         let mut cut = Vec::new();
         for part in 0..parts {
             cut_out(rows, dimensions, width, part, &mut cut);
             let seed = Random::mixed(seed.wrapping_add(part as u64)).bits();
-            let chosen = start(count as u64, bits.centroids(), seed).into_iter();
-            let mut from: Vec<f32> =
-                chosen.flat_map(|row| cut[row as usize * width..][..width].iter().copied()).collect();
-            // With fewer rows than centroids, copies of a row fill the rest; codes never name them.
-            while from.len() < width * bits.centroids() {
-                from.extend_from_within(..width);
-            }
-            let options = Options { iterations: ITERATIONS, seed, spherical: false, frozen: 0 };
+            let from = match before {
+                Some(before) => before.numbers[part * size..][..size].to_vec(),
+                None => {
+                    let chosen = start(count as u64, bits.centroids(), seed).into_iter();
+                    let mut from: Vec<f32> =
+                        chosen.flat_map(|row| cut[row as usize * width..][..width].iter().copied()).collect();
+                    // With fewer rows than centroids, copies of a row fill the rest; codes never name them.
+                    while from.len() < size {
+                        from.extend_from_within(..width);
+                    }
+                    from
+                }
+            };
+            let options = Options { iterations, seed, spherical: false, frozen: 0 };
             let Some(found) = k_means(&cut, width, from, options, path, pieces)? else { return Ok(None) };
             numbers.extend(found.centroids);
         }

@@ -394,6 +394,11 @@ pub fn quantizers(_: &Arguments) -> Descriptor {
         Column::new("parts", DataType::UInt32, "the parts of a code, 0 for rows"),
         Column::new("centroids", numbers(), "the centroid of each list, one after the other"),
         Column::new("codebook", numbers(), "the centroids of each part, one after the other"),
+        Column::new(
+            "rotation",
+            numbers(),
+            "the rows of the rotation before codes, one after the other; none without",
+        ),
     ])
 }
 

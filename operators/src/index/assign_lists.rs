@@ -60,8 +60,9 @@ pub(super) fn quantizers(cx: &Context<'_>) -> Result<Quantizers, BoxError> {
     let (dimensions, parts) = (envelope.u32s("dimensions")?[0], envelope.u32s("parts")?[0]);
     let coding = Coding::named(envelope.texts("codes")?.value(0));
     let (centroids, codebook) = (numbers("centroids")?, numbers("codebook")?);
+    let rotation = numbers("rotation")?;
     let quantizers = coding.and_then(|coding| {
-        Quantizers::of_parts(dimensions as usize, centroids, coding, parts as usize, codebook)
+        Quantizers::of_parts(dimensions as usize, centroids, coding, parts as usize, codebook, rotation)
     });
     quantizers.ok_or_else(|| {
         BoxError::new(

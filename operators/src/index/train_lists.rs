@@ -34,7 +34,8 @@ const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all ids of the store
 /// # Parameters
 /// `space`: vectors, and the distance l2, ip or cosine. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code.
 /// `iterations`: the most rounds. `seed`: the seed of the sample and the start. `start`: `random` vectors, or `spread`, vectors that are
-/// far from each other (k-means++), which takes longer. `keep`: lists whose centroids come first and stay as they are.
+/// far from each other (k-means++), which takes longer. `keep`: lists whose centroids come first and stay as they are. `rotate`: the numbers of vectors that a rotation turns before they are coded, so
+/// that codes lose less.
 pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -80,6 +81,12 @@ pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
             Default::Absent,
             "lists whose centroids come first and stay as they are",
         ),
+        Parameter::new(
+            "rotate",
+            ParameterType::integer_from(0),
+            Default::Absent,
+            "turn vectors before they are coded, to so many numbers, or to as many as they have (0)",
+        ),
     ],
     outputs: &[QUANTIZERS, RANGES],
     example: "quantizers: {kind: train_lists, space: space, lists: 1024}",
@@ -100,6 +107,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         parts: count("parts").filter(|_| coding != Coding::Rows),
         iterations: bind.count("iterations"),
         seed: bind.count("seed") as u64,
+        rotate: count("rotate"),
         spread: bind.text("start") == "spread",
     };
     let space = resources::space(bind)?;
@@ -168,12 +176,14 @@ fn envelope(quantizers: &Quantizers) -> Result<Envelope, BoxError> {
         Arc::new(ListArray::new(field, offsets, values, None))
     };
     let codebook = quantizers.codebook().map_or(&[][..], |codebook| codebook.numbers());
-    let columns: [(&str, ArrayRef); 5] = [
+    let rotation = quantizers.rotation().map_or(&[][..], |rotation| rotation.numbers());
+    let columns: [(&str, ArrayRef); 6] = [
         ("dimensions", Arc::new(UInt32Array::from(vec![quantizers.dimensions() as u32]))),
         ("codes", Arc::new(StringArray::from(vec![quantizers.coding().name()]))),
         ("parts", Arc::new(UInt32Array::from(vec![quantizers.parts() as u32]))),
         ("centroids", list(quantizers.centroids())),
         ("codebook", list(codebook)),
+        ("rotation", list(rotation)),
     ];
     Ok(Envelope::from_columns(columns)?)
 }

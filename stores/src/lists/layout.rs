@@ -4,11 +4,11 @@
 //! head    magic, schema message: dimensions, what is held, its parts, panels of a batch
 //! batch   a row for each panel of 32 vectors of one list, the lists in order:
 //!         list, the number of the list; count, its vectors; ids, 32 of 8 bytes; held, the vectors or their codes
-//! tail    end of stream, footer: the centroids, the codebook, all checksums; footer length, magic
+//! tail    end of stream, footer: the centroids, the codebook, a rotation, all checksums; footer length, magic
 //! ```
 //!
 //! Numbers are little-endian. Vectors of a panel are f32: number `j` of vector `r` is at `4 * (j * 32 + r)`. Codes are those of
-//! `boxwork_kernels::product`. What no vector fills is 0. Centroids and codebook are f32 numbers by their bits, eight
+//! `boxwork_kernels::product`. What no vector fills is 0. Centroids, codebook and rotation are f32 numbers by their bits, eight
 //! hexadecimal digits each. A file that follows another has the objects that were added, in the same lists, and no quantizers.
 
 use std::fmt::Write;
@@ -41,6 +41,7 @@ pub(super) const OBJECTS_KEY: &str = "boxwork.lists.objects";
 /// The keys in the footer's metadata.
 const CENTROIDS_KEY: &str = "boxwork.lists.centroids";
 const CODEBOOK_KEY: &str = "boxwork.lists.codebook";
+const ROTATION_KEY: &str = "boxwork.lists.rotation";
 /// Hexadecimal digits of a number.
 const DIGITS: usize = 8;
 
@@ -80,9 +81,11 @@ pub(super) fn schema(held_bytes: usize, metadata: Metadata) -> Schema {
 }
 
 /// The notes of the quantizers.
-pub(super) fn notes(quantizers: &Quantizers) -> [(&'static str, String); 2] {
+pub(super) fn notes(quantizers: &Quantizers) -> Vec<(&'static str, String)> {
     let codebook = quantizers.codebook().map_or(&[][..], |codebook| codebook.numbers());
-    [(CENTROIDS_KEY, digits(quantizers.centroids())), (CODEBOOK_KEY, digits(codebook))]
+    let rotation = quantizers.rotation().map(|rotation| (ROTATION_KEY, digits(rotation.numbers())));
+    let notes = [(CENTROIDS_KEY, digits(quantizers.centroids())), (CODEBOOK_KEY, digits(codebook))];
+    notes.into_iter().chain(rotation).collect()
 }
 
 fn digits(numbers: &[f32]) -> String {
@@ -118,7 +121,9 @@ pub(super) fn quantizers(file: &PackedFile, dimensions: usize) -> Result<Quantiz
     let of_notes = || {
         let coding = Coding::named(file.said(CODING_KEY))?;
         let parts = file.said(PARTS_KEY).parse().ok()?;
-        Quantizers::of_parts(dimensions, numbers(CENTROIDS_KEY)?, coding, parts, numbers(CODEBOOK_KEY)?)
+        let (centroids, codebook, rotation) =
+            (numbers(CENTROIDS_KEY)?, numbers(CODEBOOK_KEY)?, numbers(ROTATION_KEY)?);
+        Quantizers::of_parts(dimensions, centroids, coding, parts, codebook, rotation)
     };
     of_notes().ok_or_else(|| file.damaged("its footer", "its centroids and codebook do not fit its vectors"))
 }

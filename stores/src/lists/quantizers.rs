@@ -1,5 +1,6 @@
 //! The centroids of lists and the codebook of their codes, and how they come about.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
@@ -7,6 +8,7 @@ use boxwork_kernels::chance::Random;
 use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX, ROWS_A_CLUSTER_MIN};
 use boxwork_kernels::pieces::Pieces;
 use boxwork_kernels::product::{self, Bits, Codebook, PARTS_MAX};
+use boxwork_kernels::rotation::{self, Rotation};
 use boxwork_kernels::vector::VectorMeasure;
 
 use super::{ListsError, dimensions, measure, vectors_for};
@@ -60,6 +62,8 @@ pub struct ListsOptions {
     pub iterations: usize,
     /// The seed of all random choices.
     pub seed: u64,
+    /// Numbers of the vectors that codes are made of, which a rotation turns before: 0 for as many as vectors have.
+    pub rotate: Option<usize>,
     /// Whether k-means starts with vectors that are far from each other, in place of random ones.
     pub spread: bool,
 }
@@ -71,6 +75,8 @@ pub struct Quantizers {
     centroids: Vec<f32>,
     coding: Coding,
     codebook: Option<Codebook>,
+    /// Turns differences from centroids before they are coded.
+    rotation: Option<Rotation>,
 }
 
 impl Quantizers {
@@ -81,17 +87,23 @@ impl Quantizers {
         coding: Coding,
         parts: usize,
         codebook: Vec<f32>,
+        rotation: Vec<f32>,
     ) -> Option<Self> {
         let fits = dimensions > 0
             && !centroids.is_empty()
             && centroids.len().is_multiple_of(dimensions)
             && centroids.len() / dimensions < u32::MAX as usize
             && centroids.iter().all(|x| x.is_finite());
-        let codebook = match coding.bits() {
-            None => codebook.is_empty().then_some(None),
-            Some(bits) => Codebook::of_numbers(dimensions, parts, bits, codebook).map(Some),
+        let rotation = match rotation.is_empty() {
+            true => None,
+            false => Some(Rotation::of_numbers(dimensions, rotation.len() / dimensions.max(1), rotation)?),
         };
-        fits.then_some(Self { dimensions, centroids, coding, codebook: codebook? })
+        let turned = rotation.as_ref().map_or(dimensions, Rotation::to);
+        let codebook = match coding.bits() {
+            None => (codebook.is_empty() && rotation.is_none()).then_some(None),
+            Some(bits) => Codebook::of_numbers(turned, parts, bits, codebook).map(Some),
+        };
+        fits.then_some(Self { dimensions, centroids, coding, codebook: codebook?, rotation })
     }
 
     /// Numbers of a vector.
@@ -119,6 +131,19 @@ impl Quantizers {
         self.codebook.as_ref()
     }
 
+    /// The rotation of what is coded, if there is one.
+    pub fn rotation(&self) -> Option<&Rotation> {
+        self.rotation.as_ref()
+    }
+
+    /// Vectors as the codebook takes them.
+    pub(super) fn turned<'a>(&self, vectors: &'a [f32]) -> Cow<'a, [f32]> {
+        match &self.rotation {
+            None => Cow::Borrowed(vectors),
+            Some(rotation) => Cow::Owned(rotation.turn(CodePath::detect(), vectors)),
+        }
+    }
+
     /// Parts of a code; 0 if there are none.
     pub fn parts(&self) -> usize {
         self.codebook.as_ref().map_or(0, Codebook::parts)
@@ -130,7 +155,8 @@ impl Quantizers {
         let assigned = Assigner::new(&self.centroids, dimensions, None).assign(path, vectors);
         let lists: Vec<u32> = assigned.into_iter().map(|(list, _)| list).collect();
         let Some(codebook) = &self.codebook else { return (lists, Vec::new()) };
-        let codes = codebook.encoder().encode(path, &residuals(vectors, &lists, &self.centroids, dimensions));
+        let residuals = residuals(vectors, &lists, &self.centroids, dimensions);
+        let codes = codebook.encoder().encode(path, &self.turned(&residuals));
         (lists, codes)
     }
 }
@@ -153,6 +179,8 @@ pub struct Training {
     dimensions: usize,
     lists: usize,
     parts: usize,
+    /// Numbers of a turned vector, if codes are made of such.
+    turned: Option<usize>,
     /// Centroids that come first and stay.
     kept: Vec<f32>,
     ids: Vec<u64>,
@@ -178,12 +206,15 @@ impl Training {
             Coding::Product => 8,
             Coding::Fast => 4,
         };
-        let usual = if numbers == 0 { 0 } else { dimensions.div_ceil(numbers).min(PARTS_MAX) };
+        let turned = options.rotate.map(|to| if to == 0 { dimensions } else { to });
+        check_rotation(turned, dimensions, options.coding)?;
+        let coded = turned.unwrap_or(dimensions);
+        let usual = if numbers == 0 { 0 } else { coded.div_ceil(numbers).min(PARTS_MAX) };
         let parts = if numbers == 0 { 0 } else { options.parts.unwrap_or(usual) };
-        if parts > PARTS_MAX.min(dimensions) || (numbers > 0 && parts == 0) {
-            let most = PARTS_MAX.min(dimensions);
+        if parts > PARTS_MAX.min(coded) || (numbers > 0 && parts == 0) {
+            let most = PARTS_MAX.min(coded);
             return Err(ListsError::Options(format!(
-                "codes of {parts} parts for vectors of {dimensions} numbers: ask for 1 to {most} parts"
+                "codes of {parts} parts for vectors of {coded} numbers: ask for 1 to {most} parts"
             )));
         }
         let sample = lists.saturating_mul(ROWS_A_CLUSTER_MAX).max(product::SAMPLE_MAX);
@@ -191,7 +222,16 @@ impl Training {
         // In the order of the store, so that the order of sums does not depend on the choice.
         ids.sort_unstable();
         ids.iter_mut().for_each(|id| *id = store.nth(*id));
-        Ok(Self { space: Arc::clone(space), options, dimensions, lists, parts, kept: Vec::new(), ids })
+        Ok(Self {
+            space: Arc::clone(space),
+            options,
+            dimensions,
+            lists,
+            parts,
+            turned,
+            kept: Vec::new(),
+            ids,
+        })
     }
 
     /// Keeps the centroids of other lists: they come first and stay as they are, and k-means finds the others.
@@ -252,7 +292,7 @@ impl Training {
             kmeans::Options { iterations: options.iterations, seed: options.seed, spherical, frozen };
         let found = kmeans::k_means(&of_centroids, dimensions, start, k_means, path, pieces)?;
         let Some(found) = found else { return Ok(None) };
-        let (centroids, mut codebook) = (found.centroids, None);
+        let (centroids, mut codebook, mut rotation) = (found.centroids, None, None);
         if let Some(bits) = options.coding.bits() {
             let rows: Vec<f32> = every(self.ids.len(), self.ids.len().min(product::SAMPLE_MAX))
                 .flat_map(|row| sample[row * dimensions..][..dimensions].iter().copied())
@@ -260,11 +300,19 @@ impl Training {
             let assigned = Assigner::new(&centroids, dimensions, None).assign(path, &rows);
             let lists: Vec<u32> = assigned.into_iter().map(|(list, _)| list).collect();
             let rows = residuals(&rows, &lists, &centroids, dimensions);
-            let trained = Codebook::train(&rows, dimensions, self.parts, bits, options.seed, path, pieces)?;
-            let Some(trained) = trained else { return Ok(None) };
-            codebook = Some(trained);
+            let (parts, seed) = (self.parts, options.seed);
+            if let Some(to) = self.turned {
+                let options = rotation::Options { to, parts, bits, seed };
+                let trained = rotation::train(&rows, dimensions, options, path, pieces)?;
+                let Some((turns, trained)) = trained else { return Ok(None) };
+                (rotation, codebook) = (Some(turns), Some(trained));
+            } else {
+                let trained = Codebook::train(&rows, dimensions, parts, bits, seed, path, pieces)?;
+                let Some(trained) = trained else { return Ok(None) };
+                codebook = Some(trained);
+            }
         }
-        Ok(Some(Quantizers { dimensions, centroids, coding: options.coding, codebook }))
+        Ok(Some(Quantizers { dimensions, centroids, coding: options.coding, codebook, rotation }))
     }
 
     /// The centroids of the first round. `None` if the caller cancelled it.
@@ -279,6 +327,24 @@ impl Training {
         let chosen = chosen.flat_map(|row| rows[row as usize * dimensions..][..dimensions].iter().copied());
         Ok(Some(self.kept.iter().copied().chain(chosen).collect()))
     }
+}
+
+/// Whether vectors can be turned to so many numbers before they are coded.
+fn check_rotation(turned: Option<usize>, dimensions: usize, coding: Coding) -> Result<(), ListsError> {
+    let Some(to) = turned else { return Ok(()) };
+    let fault = if coding == Coding::Rows {
+        "lists of rows have no codes to turn vectors for: ask for codes, or for no rotation".to_owned()
+    } else if to > dimensions {
+        format!("a rotation of vectors of {dimensions} numbers to {to}: ask for {dimensions} at most")
+    } else if dimensions > rotation::DIMENSIONS_MAX {
+        let most = rotation::DIMENSIONS_MAX;
+        format!(
+            "a rotation is for vectors of {most} numbers at most, and these have {dimensions}: leave it out"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(ListsError::Options(fault))
 }
 
 /// `count` places below `len`, evenly spread.

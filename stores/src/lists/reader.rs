@@ -50,6 +50,8 @@ struct Part {
 #[derive(Debug)]
 pub struct ListQueries {
     vectors: Vec<f32>,
+    /// The same as the codebook takes them; empty if there is no rotation.
+    turned: Vec<f32>,
     /// The part of the tables of each query that does not depend on a list; empty if there are no codes, or it would be large.
     products: Vec<f32>,
 }
@@ -240,16 +242,21 @@ impl Lists {
     pub fn queries(&self, vectors: Vec<f32>) -> ListQueries {
         let dimensions = self.quantizers.dimensions();
         assert!(vectors.len().is_multiple_of(dimensions), "whole queries");
+        let turned = match self.quantizers.rotation() {
+            None => Vec::new(),
+            Some(rotation) => rotation.turn(CodePath::detect(), &vectors),
+        };
         let mut products = Vec::new();
         if let Some(codebook) = self.quantizers.codebook() {
             let (count, size) = (vectors.len() / dimensions, codebook.tables_len());
             if count * size <= PRODUCTS_MAX {
                 products.resize(count * size, 0.0);
-                let each = vectors.chunks_exact(dimensions).zip(products.chunks_exact_mut(size));
+                let coded = if turned.is_empty() { &vectors } else { &turned };
+                let each = coded.chunks_exact(codebook.dimensions()).zip(products.chunks_exact_mut(size));
                 each.for_each(|(query, products)| codebook.products(CodePath::detect(), query, products));
             }
         }
-        ListQueries { vectors, products }
+        ListQueries { vectors, turned, products }
     }
 
     /// Offers the objects of a list to the shortlists of the queries at some places. With a [mask](Lists::mask), others than its
@@ -278,12 +285,16 @@ impl Lists {
         let (size, mut scanner) = (codebook.tables_len(), Scanner::new(path));
         let (mut terms, mut tables) = (vec![0.0; size], vec![0.0; size]);
         if self.measure != VectorMeasure::InnerProduct {
-            codebook.terms(path, centroid, &mut terms);
+            codebook.terms(path, &self.quantizers.turned(centroid), &mut terms);
         }
         for (place, shortlist) in places.iter().zip(shortlists) {
             match queries.products.get(place * size..(place + 1) * size) {
                 Some(products) => tables.copy_from_slice(products),
-                None => codebook.products(path, query(*place), &mut tables),
+                None => {
+                    let coded = if queries.turned.is_empty() { &queries.vectors } else { &queries.turned };
+                    let size = codebook.dimensions();
+                    codebook.products(path, &coded[place * size..][..size], &mut tables);
+                }
             }
             tables.iter_mut().zip(&terms).for_each(|(x, y)| *x += y);
             // Inner products are those of the centroid and of the difference, both times -2. Normalised vectors are compared by

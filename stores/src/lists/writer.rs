@@ -100,7 +100,7 @@ impl Target<'_> {
             file.write(batch((&**store, measure), quantizers, assigned, panels, held_bytes)?).map_err(of)?;
         }
         store.confirm()?;
-        let notes = if has_quantizers { layout::notes(quantizers).to_vec() } else { Vec::new() };
+        let notes = if has_quantizers { layout::notes(quantizers) } else { Vec::new() };
         file.finish(notes).map_err(of)?;
         Ok(objects)
     }

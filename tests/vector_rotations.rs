@@ -1,0 +1,98 @@
+//! `boxwork lists --rotate`: turned codes lose less, have the same bytes for any number of workers, and follow their store.
+
+#[path = "support/command.rs"]
+mod command;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use boxwork_kernels::chance::Random;
+use command::{fails, folder, ok};
+
+/// Writes vectors whose 16 numbers are all mixtures of few.
+fn mixtures(at: &Path, count: usize) {
+    let mut random = Random::mixed(12);
+    let mixing: Vec<f32> = (0..16 * 16).map(|_| random.normal_f32()).collect();
+    let mut lines = String::new();
+    for row in 0..count {
+        let source: Vec<f32> = (0..16).map(|j| 20.0 * random.normal_f32() * 0.6f32.powi(j)).collect();
+        let number = |row: &[f32]| row.iter().zip(&source).map(|(x, y)| x * y).sum::<f32>();
+        let vector: Vec<f32> = mixing.chunks(16).map(number).collect();
+        writeln!(lines, "{{\"name\": \"v{row}\", \"object\": {vector:?}}}").expect("a line");
+    }
+    fs::write(at.join("v.jsonl"), lines).expect("the vectors");
+    ok(at, &["import", "v.jsonl", "--holds", "vectors", "--out", "v.arrow"]);
+}
+
+/// The query and the id of each row of a search by 60 objects.
+fn nearest_of_60(at: &Path, more: &[&str]) -> BTreeSet<(String, String)> {
+    let queries: Vec<String> = (0..60).map(|row| format!("v{}", row * 25)).collect();
+    let queries: Vec<&str> = queries.iter().flat_map(|query| ["--query", query]).collect();
+    let find = ["search", "--store", "v.arrow", "-k", "10", "--format", "csv"];
+    let text = ok(at, &[&find[..], &queries, more].concat());
+    let fields = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+    text.lines().skip(1).map(fields).map(|fields| (fields[0].clone(), fields[2].clone())).collect()
+}
+
+fn lists_of_mixtures(at: &Path, more: &[&str], out: &str) -> Vec<u8> {
+    let make = ["lists", "--store", "v.arrow", "--out", out, "--lists", "4", "--parts", "4", "--force"];
+    ok(at, &[&make[..], more].concat());
+    fs::read(at.join(out)).expect("the lists")
+}
+
+#[test]
+fn turned_codes_find_more_where_numbers_go_together() {
+    let folder = folder();
+    let at = folder.path();
+    mixtures(at, 1500);
+    for distance in ["l2", "ip", "cosine"] {
+        let by = ["--distance", distance];
+        let exact = nearest_of_60(at, &by);
+        let common = |file: &str, refine: &str| {
+            let in_lists = ["--lists", file, "--probes", "4", "--refine", refine];
+            nearest_of_60(at, &[&by[..], &in_lists].concat()).intersection(&exact).count()
+        };
+        for (codes, plain) in [("product", "p.lists.arrow"), ("fast", "f.lists.arrow")] {
+            lists_of_mixtures(at, &[&["--codes", codes][..], &by].concat(), plain);
+            let without = common(plain, "1");
+            for to in [&[][..], &["8"]] {
+                let turned = [&["--codes", codes, "--rotate"][..], to, &by].concat();
+                let one =
+                    lists_of_mixtures(at, &[&turned[..], &["--workers", "1"]].concat(), "r.lists.arrow");
+                assert!(
+                    one == lists_of_mixtures(at, &turned, "s.lists.arrow"),
+                    "the number of workers shows"
+                );
+                let with = common("r.lists.arrow", "1");
+                assert!(
+                    with > without,
+                    "{distance} {codes} {to:?}: {with} with, {without} without a rotation"
+                );
+                assert_eq!(common("r.lists.arrow", "150"), 600);
+            }
+        }
+    }
+}
+
+#[test]
+fn rotations_are_for_codes_and_for_vectors_that_are_added() {
+    let folder = folder();
+    let at = folder.path();
+    mixtures(at, 300);
+    lists_of_mixtures(at, &["--codes", "fast", "--rotate"], "r.lists.arrow");
+    let new = "{\"name\": \"new\", \"object\": [1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7]}\n";
+    fs::write(at.join("w.jsonl"), new).expect("a vector");
+    ok(at, &["import", "w.jsonl", "--holds", "vectors", "--out", "w.arrow"]);
+    ok(at, &["add", "--store", "v.arrow", "--from", "w.arrow", "--lists", "r.lists.arrow"]);
+    let find = ["search", "--store", "v.arrow", "--query", "new", "-k", "1", "--lists", "r.lists.arrow"];
+    assert!(ok(at, &[&find[..], &["--refine", "1"]].concat()).contains("  new\n"));
+    let fail = |more: &[&str]| {
+        let make = ["lists", "--store", "v.arrow", "--out", "t.lists.arrow", "--rotate"];
+        fails(at, &[&make[..], more].concat(), 3)
+    };
+    assert!(fail(&[]).contains("no codes to turn"));
+    assert!(fail(&["17", "--codes", "fast"]).contains("ask for 16 at most"));
+    assert!(fail(&["8", "--codes", "fast", "--parts", "9"]).contains("ask for 1 to 8 parts"));
+}
