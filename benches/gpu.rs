@@ -37,6 +37,10 @@
 //! `objects=50000` per block, `parts=8` different blocks, `blocks=64` for each device, `queries=64 k=100 rounds=5
 //! counts=1,2,4 ways=resident,gathered,pinned`.
 //!
+//! `what=vectors`: the nearest of many vectors by `vector_search.yaml`, exactly, with the rows on the device, beside a matrix
+//! product and a selection by PyTorch; and one query at a time. Arguments: `objects=1000000 dimensions=128 queries=10000
+//! k=10,100 rounds=7 sample=FILE type=f32 peer=torch folder=FOLDER`.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small sizes by
 //! default. Every line checks its answer first. The binary needs an OpenCL driver and no other file; `what=help` lists
 //! all this.
@@ -64,6 +68,9 @@ mod search;
 #[path = "gpu/extraction.rs"]
 mod extraction;
 
+#[path = "gpu/vectors.rs"]
+mod vectors;
+
 use std::sync::Arc;
 
 use boxwork_runtime::Config;
@@ -84,7 +91,11 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 14] = [
+const OF_OTHERS: [&str; 18] = [
+    "dimensions",
+    "sample",
+    "type",
+    "peer",
     "points",
     "iterations",
     "streams",
@@ -120,6 +131,8 @@ what=beside     the device's rate while boxes compute on all cores, over that wh
 what=feeding    feeding threads against one thread that does everything, on several devices
                 objects=50000 parts=8 blocks=64 queries=64 k=100 rounds=5 counts=1,2,4 ways=resident,gathered,pinned
                 needs 2.4 KB an object and part on the host, twice where it is pinned, and on the device
+what=vectors    the nearest vectors, exactly, beside PyTorch; and one query at a time
+                objects=1000000 dimensions=128 queries=10000 k=10,100 rounds=7 sample=FILE type=f32|u8 peer=torch
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures
                 device=NUMBER, of those that `boxwork devices` lists
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
@@ -156,6 +169,7 @@ fn main() {
         "own" => own::run(&arguments, &devices, device),
         "beside" => beside::run(&arguments, &devices, device),
         "feeding" => feeding::run(&arguments, &devices),
+        "vectors" => vectors::run(&arguments, &devices, device),
         other => {
             eprintln!("what={other} is no question of this bench: what=help lists them");
             std::process::exit(2);

@@ -1,0 +1,249 @@
+//! `what=vectors`: the nearest of many vectors on a device, for many queries and for one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::builder::{Float32Builder, ListBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt64Type};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
+use boxwork::shipped;
+use boxwork_kernels::vector::generate::Generator;
+use boxwork_kernels::vector::{NumberType, VectorRef};
+use boxwork_operators::catalog;
+use boxwork_runtime::Runtime;
+use boxwork_runtime::feeding::{DeviceClass, Devices};
+use boxwork_runtime::operator::{RequestInput, RequestOutput, Resource};
+use boxwork_runtime::parameter::Value;
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::Submission;
+use boxwork_stores::kinds::{Kind as _, Vectors};
+use boxwork_stores::object_store::Rows;
+use boxwork_stores::space::SharedSpace;
+use boxwork_stores::spaces::{self, DistanceOptions};
+use boxwork_stores::store::{SharedStore, Store};
+
+use super::config;
+use super::support::peer::Peer;
+use super::support::{Arguments, Spread, verdict};
+
+/// Queries of a request at most.
+const OF_REQUEST: usize = 4096;
+const SEED: u64 = 7;
+const SAMPLE_DIMENSIONS: usize = 128;
+/// Queries of which each is a request of its own.
+const SINGLES: usize = 50;
+
+/// What requests of one pipeline find: ids and distances, query after query.
+type Answers = (Vec<u64>, Vec<f64>);
+
+pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
+    let info = devices.list()[device].info();
+    let is_gpu = info.class == DeviceClass::Gpu;
+    let count: u64 = arguments.get("objects", if is_gpu { 1_000_000 } else { 20_000 });
+    let queries_count: u64 = arguments.get("queries", if is_gpu { 10_000 } else { 300 });
+    let rounds = arguments.get("rounds", 7);
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let workers = arguments.get("workers", cores);
+    let numbers: NumberType = arguments.text("type").unwrap_or("f32").parse().expect("type=f32 or u8");
+    println!("question    how many queries a second find their nearest vectors on a device, exactly?");
+    let (generator, dimensions) = match arguments.text("sample") {
+        Some(path) => {
+            let bytes = fs::read(path).unwrap_or_else(|error| panic!("sample={path}: {error}"));
+            let made = Generator::of_sample(SEED, VectorRef::U8(&bytes), SAMPLE_DIMENSIONS);
+            (made.expect("a sample of 16 rows"), SAMPLE_DIMENSIONS)
+        }
+        None => {
+            let dimensions = arguments.get("dimensions", SAMPLE_DIMENSIONS);
+            (Generator::of_mixture(SEED, dimensions), dimensions)
+        }
+    };
+    let rows = generator.rows(0..count).all().widened();
+    let queries = generator.rows(count..count + queries_count).all().widened();
+    println!("rows        {count} x {dimensions}, {queries_count} queries, {}", numbers.name());
+    let store = store(&rows, dimensions, numbers);
+    let space = spaces::open(&DistanceOptions::named("l2"), Arc::clone(&store)).expect("a space");
+    let runtime = Runtime::start(config(workers, devices)).expect("the system gives threads");
+    let world = World { runtime, store, space, dimensions };
+
+    let parent = arguments.text("folder").map_or_else(std::env::temp_dir, Into::into);
+    let folder = tempfile::tempdir_in(parent).expect("the folder can be written to");
+    let mut peer = (arguments.text("peer") == Some("torch")).then(|| {
+        write(&folder.path().join("rows.f32"), &rows);
+        write(&folder.path().join("queries.f32"), &queries);
+        Peer::torch(&[&folder.path().display().to_string(), &dimensions.to_string()])
+    });
+
+    // A multiply-add for each lane, clock and dimension.
+    let limit = f64::from(info.compute_units) * 128.0 * f64::from(info.clock_mhz) * 1e6 / dimensions as f64;
+    let place = format!("gpu:{device}");
+    for k in arguments.text("k").unwrap_or("10,100").split(',').map(|k| k.parse::<usize>().expect("k")) {
+        let (on_device, on_slots) = (world.prepared(k, &place), world.prepared(k, "cpu"));
+        let few = &queries[..dimensions * 200.min(queries_count as usize)];
+        assert_eq!(world.search(&on_device, few), world.search(&on_slots, few), "the device finds the same");
+        println!("checked     k {k}: ids and distances are those of the processor, to the bit");
+        let found = world.search(&on_device, &queries);
+        let (mut seconds, mut kernels, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let before = devices.statistics()[device].kernel_ns;
+            let begun = Instant::now();
+            let again = world.search(&on_device, &queries);
+            let taken = begun.elapsed().as_secs_f64();
+            assert!(again == found, "each search gives the same");
+            seconds.push(taken);
+            kernels.push((devices.statistics()[device].kernel_ns - before) as f64 / 1e9);
+            if let Some(Some(peer)) = &mut peer {
+                let of_peer = peer.seconds(&format!("flat {k}"));
+                ratios.push(of_peer / taken);
+                compare(&folder.path().join("ids.i64"), &found.0);
+            }
+        }
+        let pairs = (count * queries_count) as f64;
+        let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
+        let rate = queries_count as f64 / seconds.median;
+        println!(
+            "whole       k {k}: {rate:.0} queries/s, {:.1} ms; {:.3e} distances/s",
+            1e3 * seconds.median,
+            pairs / seconds.median
+        );
+        println!(
+            "kernels     k {k}: {:.1} ms, {:.3e} distances/s, {:.2} of the limit in f32, {limit:.3e}",
+            1e3 * kernels.median,
+            pairs / kernels.median,
+            pairs / kernels.median / limit
+        );
+        if !ratios.is_empty() {
+            let ratio = Spread::of(ratios);
+            println!("ratio       k {k}: {ratio:.2} times as fast as PyTorch");
+            verdict(
+                &format!("k {k}, over a product and topk by PyTorch"),
+                ratio.median,
+                5.0,
+                ratio.median >= 5.0,
+            );
+        }
+        if is_gpu && count == 1_000_000 {
+            verdict(&format!("k {k}, queries/s"), rate, 3e5, rate >= 3e5);
+        }
+    }
+    let one = world.prepared(10, &place);
+    let (mut seconds, mut kernels) = (Vec::new(), Vec::new());
+    for query in queries.chunks_exact(dimensions).take(SINGLES) {
+        let before = devices.statistics()[device].kernel_ns;
+        let begun = Instant::now();
+        world.search(&one, query);
+        seconds.push(begun.elapsed().as_secs_f64());
+        kernels.push((devices.statistics()[device].kernel_ns - before) as f64 / 1e9);
+    }
+    let bytes = (count as usize * (dimensions * numbers.bytes() + 8)) as f64;
+    let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
+    println!(
+        "one query   k 10: kernels {:.0} us, which read {:.0} GB/s; whole request {:.2} ms",
+        1e6 * kernels.median,
+        bytes / kernels.median / 1e9,
+        1e3 * seconds.median
+    );
+}
+
+/// A store in memory.
+fn store(rows: &[f32], dimensions: usize, numbers: NumberType) -> Arc<dyn Store> {
+    let mut made = Rows::new(Vectors::of(dimensions, numbers));
+    for (row, of_row) in rows.chunks_exact(dimensions).enumerate() {
+        let bytes: Vec<u8> = match numbers {
+            NumberType::U8 => of_row.iter().map(|number| *number as u8).collect(),
+            _ => Vec::new(),
+        };
+        let of_row = if bytes.is_empty() { VectorRef::F32(of_row) } else { VectorRef::U8(&bytes) };
+        made.push(&row.to_string(), |builder| Vectors::push(builder, of_row)).expect("a row");
+        made.keep().expect("memory");
+    }
+    Arc::new(made.finish(Path::new("rows"), None).expect("some rows"))
+}
+
+fn write(path: &Path, numbers: &[f32]) {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    fs::write(path, bytes).expect("the folder can be written to");
+}
+
+/// Most ids of the peer are ours: its sums are rounded.
+fn compare(path: &Path, ids: &[u64]) {
+    let bytes = fs::read(path).expect("the peer has written its ids");
+    let of_peer = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let equal = of_peer.zip(ids).filter(|(peer, id)| peer == *id).count();
+    assert!(equal * 100 > ids.len() * 95, "{equal} of {} ids are equal", ids.len());
+}
+
+struct World {
+    runtime: Runtime,
+    store: Arc<dyn Store>,
+    space: Arc<dyn boxwork_stores::space::Space>,
+    dimensions: usize,
+}
+
+impl World {
+    fn prepared(&self, k: usize, device: &str) -> Arc<Prepared> {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let values = BTreeMap::from([
+            ("store".to_owned(), text("rows")),
+            ("queries".to_owned(), Value::List(Vec::new())),
+            ("k".to_owned(), Value::Integer(k as i64)),
+            ("device".to_owned(), text(device)),
+            ("format".to_owned(), text("csv")),
+            ("out".to_owned(), text("/dev/null")),
+        ]);
+        let resources: BTreeMap<String, Resource> = BTreeMap::from([
+            ("objects".to_owned(), Arc::new(SharedStore(Arc::clone(&self.store))) as Resource),
+            ("space".to_owned(), Arc::new(SharedSpace(Arc::clone(&self.space))) as Resource),
+        ]);
+        let declaration = &shipped::VECTOR_SEARCH.load().declaration;
+        let environment = self.runtime.environment();
+        let prepared = Prepared::with_resources(declaration, &catalog(), &values, &environment, resources);
+        Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Searches for all queries, in as few requests as they fit, at once.
+    fn search(&self, prepared: &Arc<Prepared>, queries: &[f32]) -> Answers {
+        let mut under_way = Vec::new();
+        for queries in queries.chunks(OF_REQUEST * self.dimensions) {
+            let count = queries.len() / self.dimensions;
+            let columns: [(&str, ArrayRef); 3] = [
+                ("query", Arc::new(UInt32Array::from_iter_values(0..count as u32))),
+                ("name", Arc::new(StringArray::from_iter_values((0..count).map(|query| query.to_string())))),
+                ("object", lists(self.dimensions, queries)),
+            ];
+            let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
+            let (output, found) = RequestOutput::collected();
+            let submission = Submission {
+                inputs: BTreeMap::from([("query".to_owned(), RequestInput::batches(vec![batch]))]),
+                outputs: BTreeMap::from([("results".to_owned(), output)]),
+                ..Submission::default()
+            };
+            let request =
+                self.runtime.submit(prepared, &submission).unwrap_or_else(|error| panic!("{error}"));
+            under_way.push((request, found));
+        }
+        let (mut ids, mut distances) = (Vec::new(), Vec::new());
+        for (request, found) in under_way {
+            request.wait().result.clone().unwrap_or_else(|error| panic!("{error}"));
+            for batch in found.take() {
+                ids.extend_from_slice(batch["id"].as_primitive::<UInt64Type>().values());
+                distances.extend_from_slice(batch["distance"].as_primitive::<Float64Type>().values());
+            }
+        }
+        (ids, distances)
+    }
+}
+
+/// Lists of numbers.
+fn lists(dimensions: usize, numbers: &[f32]) -> ArrayRef {
+    let item = Arc::new(arrow_schema::Field::new("item", arrow_schema::DataType::Float32, false));
+    let mut lists = ListBuilder::new(Float32Builder::with_capacity(numbers.len())).with_field(item);
+    for row in numbers.chunks_exact(dimensions) {
+        lists.values().append_slice(row);
+        lists.append(true);
+    }
+    Arc::new(lists.finish())
+}
