@@ -55,7 +55,7 @@ fn lists_and_answers_do_not_depend_on_workers_and_all_lists_give_the_exact_answe
     let at = folder.path();
     store(at, 1500);
     let exact = search(at, &["--format", "csv"]);
-    for codes in ["rows", "product", "fast"] {
+    for codes in ["rows", "product", "fast", "rabitq"] {
         let one = lists(at, codes, "a.lists.arrow", "1");
         assert!(one == lists(at, codes, "b.lists.arrow", "3"), "the number of workers shows in {codes}");
         let all = ["--lists", "a.lists.arrow", "--probes", LISTS, "--refine", "300", "--format", "csv"];
@@ -161,7 +161,7 @@ fn lists_of_a_store_without_some_objects_hold_the_others() {
     store(at, 300);
     ok(at, &["remove", "--store", "v.arrow", "v7", "v8", "v299"]);
     let exact = ok(at, &["search", "--store", "v.arrow", "--query", "v6", "-k", "297", "--format", "csv"]);
-    for codes in ["rows", "fast"] {
+    for codes in ["rows", "fast", "rabitq"] {
         ok(at, &["lists", "--store", "v.arrow", "--out", "v.lists.arrow", "--codes", codes, "--force"]);
         let find = ["search", "--store", "v.arrow", "--query", "v6", "-k", "297", "--lists", "v.lists.arrow"];
         let found = ok(at, &[&find[..], &["--probes", "1000", "--format", "csv"]].concat());
@@ -180,7 +180,7 @@ fn bytes_are_vectors_too() {
     ok(at, &["import", "base.u8", "--type", "u8", "--dimensions", "16", "--out", "u.arrow"]);
     let find = ["search", "--store", "u.arrow", "--query", "3", "--query", "599", "--format", "csv"];
     let exact = ok(at, &find);
-    for codes in ["rows", "product", "fast"] {
+    for codes in ["rows", "product", "fast", "rabitq"] {
         ok(at, &["lists", "--store", "u.arrow", "--out", "u.lists.arrow", "--codes", codes, "--force"]);
         let by = ["--lists", "u.lists.arrow", "--probes", "30", "--refine", "60"];
         assert_eq!(rows(&ok(at, &[&find[..], &by].concat())), rows(&exact), "{codes}");
@@ -327,8 +327,8 @@ fn ranges_and_subsets_give_the_part_of_the_whole_answer() {
         assert_eq!(all.len(), 4 * 898, "all objects but removed ones");
         make(&["index", "--codes", "planes"], "v.codes.arrow");
         let mut ways: Vec<Vec<&str>> = vec![vec![], vec!["--codes", "v.codes.arrow"]];
-        let files = ["rows.lists.arrow", "product.lists.arrow", "fast.lists.arrow"];
-        for (codes, file) in ["rows", "product", "fast"].into_iter().zip(files) {
+        let files = ["rows.lists.arrow", "product.lists.arrow", "fast.lists.arrow", "rabitq.lists.arrow"];
+        for (codes, file) in ["rows", "product", "fast", "rabitq"].into_iter().zip(files) {
             make(&["lists", "--lists", LISTS, "--codes", codes], file);
             ways.push(vec!["--lists", file, "--probes", LISTS, "--refine", "1000"]);
         }
@@ -372,8 +372,8 @@ fn codes_and_lists_follow_their_store() {
     let lines = fs::read_to_string(at.join("v.jsonl")).expect("the vectors");
     let lines: Vec<&str> = lines.lines().collect();
     import(at, &lines[..700], "v.arrow");
-    let lists = ["rows.lists.arrow", "product.lists.arrow", "fast.lists.arrow"];
-    for (codes, out) in ["rows", "product", "fast"].into_iter().zip(lists) {
+    let lists = ["rows.lists.arrow", "product.lists.arrow", "fast.lists.arrow", "rabitq.lists.arrow"];
+    for (codes, out) in ["rows", "product", "fast", "rabitq"].into_iter().zip(lists) {
         ok(at, &["lists", "--store", "v.arrow", "--lists", LISTS, "--codes", codes, "--out", out]);
     }
     ok(at, &["index", "--store", "v.arrow", "--codes", "planes", "--out", "v.codes.arrow"]);
@@ -388,7 +388,18 @@ fn codes_and_lists_follow_their_store() {
         }
         exact.len()
     };
-    let all = ["--codes", "v.codes.arrow", "--lists", lists[0], "--lists", lists[1], "--lists", lists[2]];
+    let all = [
+        "--codes",
+        "v.codes.arrow",
+        "--lists",
+        lists[0],
+        "--lists",
+        lists[1],
+        "--lists",
+        lists[2],
+        "--lists",
+        lists[3],
+    ];
     ok(at, &["remove", "--store", "v.arrow", "v7", "v8", "v151"]);
     assert_eq!(check("2000"), 4 * 697);
     import(at, &lines[700..900], "w.arrow");

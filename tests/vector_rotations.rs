@@ -1,4 +1,5 @@
-//! `boxwork lists --rotate`: turned codes lose less, have the same bytes for any number of workers, and follow their store.
+//! `boxwork lists --rotate` and `--codes rabitq`: turned codes lose less, have the same bytes for any number of workers, and follow
+//! their store.
 
 #[path = "support/command.rs"]
 mod command;
@@ -95,4 +96,40 @@ fn rotations_are_for_codes_and_for_vectors_that_are_added() {
     assert!(fail(&[]).contains("no codes to turn"));
     assert!(fail(&["17", "--codes", "fast"]).contains("ask for 16 at most"));
     assert!(fail(&["8", "--codes", "fast", "--parts", "9"]).contains("ask for 1 to 8 parts"));
+}
+
+#[test]
+fn each_bit_of_a_direction_finds_more() {
+    let folder = folder();
+    let at = folder.path();
+    mixtures(at, 1500);
+    let make = |more: &[&str], out: &str| {
+        let make =
+            ["lists", "--store", "v.arrow", "--out", out, "--lists", "4", "--codes", "rabitq", "--force"];
+        ok(at, &[&make[..], more].concat());
+        fs::read(at.join(out)).expect("the lists")
+    };
+    for distance in ["l2", "ip", "cosine"] {
+        let by = ["--distance", distance];
+        let exact = nearest_of_60(at, &by);
+        let mut found = Vec::new();
+        for bits in ["1", "2", "3", "4"] {
+            let options = [&["--bits", bits][..], &by].concat();
+            let one = make(&[&options[..], &["--workers", "1"]].concat(), "r.lists.arrow");
+            assert!(one == make(&options, "s.lists.arrow"), "the number of workers shows");
+            let common = |refine: &str| {
+                let in_lists = ["--lists", "r.lists.arrow", "--probes", "4", "--refine", refine];
+                nearest_of_60(at, &[&by[..], &in_lists].concat()).intersection(&exact).count()
+            };
+            found.push(common("1"));
+            assert_eq!(common("150"), 600, "{distance} {bits}");
+        }
+        assert!(found.is_sorted() && found[0] > 60 && found[3] > 400, "{distance}: {found:?} of 600");
+    }
+    let fail = |more: &[&str]| {
+        fails(at, &[&["lists", "--store", "v.arrow", "--out", "t.lists.arrow"][..], more].concat(), 3)
+    };
+    assert!(fail(&["--bits", "2", "--codes", "fast"]).contains("codes `rabitq`"));
+    assert!(fail(&["--codes", "rabitq", "--rotate"]).contains("a rotation of their own"));
+    assert!(fail(&["--codes", "rabitq", "--parts", "3"]).contains("ask for 1 to 4 bits"));
 }

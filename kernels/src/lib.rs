@@ -27,6 +27,7 @@ pub mod kmeans;
 pub mod neighbours;
 pub mod product;
 pub mod rotation;
+pub mod directions;
 pub mod vector;
 pub mod gaussian_process;
 pub mod metric_index;

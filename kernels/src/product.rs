@@ -25,7 +25,7 @@ pub mod reference;
 mod tests;
 
 pub use codes::{Codes, GROUP, group_bytes, pack, unpack};
-pub use scan::{Scanner, scan};
+pub use scan::{Scales, Scanner, scan};
 
 use crate::CodePath;
 use crate::chance::Random;

@@ -20,12 +20,13 @@ pub mod reference;
 mod tests;
 
 use crate::CodePath;
+use crate::chance::Random;
 use crate::elementary::ln;
 use crate::lanes::{Lanes, Work, run};
 use crate::memory::MemoryRefused;
 use crate::pieces::{Pieces, collect};
 use crate::product::{Bits, Codebook};
-use jacobi::{Singular, decompose};
+use jacobi::{Singular, complete, decompose};
 
 /// Rounds of codebook and rotation.
 const ROUNDS: usize = 50;
@@ -66,6 +67,19 @@ impl Rotation {
             row.iter().enumerate().for_each(|(j, x)| turned[j * to + i] = *x);
         }
         Some(Self { from, to, numbers, turned })
+    }
+
+    /// A random rotation of vectors.
+    ///
+    /// # Panics
+    /// If they have no numbers, or more than [`DIMENSIONS_MAX`].
+    pub fn random(dimensions: usize, seed: u64) -> Self {
+        assert!((1..=DIMENSIONS_MAX).contains(&dimensions), "numbers of a vector");
+        let mut random = Random::mixed(seed ^ 0x726f_7461);
+        let mut directions: Vec<f64> = (0..dimensions * dimensions).map(|_| random.normal()).collect();
+        complete(&mut directions, dimensions, &vec![true; dimensions]);
+        let numbers = directions.into_iter().map(|x| x as f32).collect();
+        Self::of_numbers(dimensions, dimensions, numbers).expect("orthonormal rows are finite")
     }
 
     /// Numbers of a vector.

@@ -390,7 +390,7 @@ pub fn quantizers(_: &Arguments) -> Descriptor {
     let numbers = || DataType::List(Arc::new(Field::new("item", DataType::Float32, false)));
     Descriptor::new([
         Column::new("dimensions", DataType::UInt32, "the numbers of a vector"),
-        Column::new("codes", DataType::Utf8, "what lists hold: rows, product or fast"),
+        Column::new("codes", DataType::Utf8, "what lists hold: rows, product, fast or rabitq"),
         Column::new("parts", DataType::UInt32, "the parts of a code, 0 for rows"),
         Column::new("centroids", numbers(), "the centroid of each list, one after the other"),
         Column::new("codebook", numbers(), "the centroids of each part, one after the other"),

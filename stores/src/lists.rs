@@ -18,6 +18,7 @@ mod quantizers;
 mod layout;
 mod writer;
 mod chain;
+mod filling;
 mod reader;
 mod upkeep;
 

@@ -37,7 +37,8 @@ impl Bytes {
         self.least_of_part.resize(parts, 0.0);
         let (range, least, sizes) = run(path, Ranges { tables, count, least: &mut self.least_of_part });
         let (least, sizes) = (least + f64::from(base), sizes + f64::from(base.abs()));
-        (self.least, self.error) = (least, sizes * (parts + 2) as f64 * 2f64.powi(-23));
+        self.least = least;
+        self.error = sizes * (parts + 2) as f64 * 2f64.powi(-23);
         let room = f64::from(limit) + self.error - least;
         if room < 0.0 {
             return false;
@@ -64,8 +65,9 @@ impl Bytes {
     }
 
     /// The largest sum of bytes of rows that may be within a limit; `None` if no row is.
-    pub(super) fn limit(&self, limit: f32) -> Option<u16> {
-        let room = f64::from(limit) + self.error - self.least;
+    #[inline(always)]
+    pub(super) fn limit(&self, limit: f64) -> Option<u16> {
+        let room = limit + self.error - self.least;
         (room >= 0.0).then(|| (room / self.step + 1e-3).min(f64::from(u16::MAX)) as u16)
     }
 }

@@ -109,11 +109,18 @@ impl Scanner {
             {
                 return;
             }
-            let Some(limit) = bytes.limit(list.limit()) else { return };
+            let Some(limit) = bytes.limit(f64::from(list.limit())) else { return };
             let end = groups.min(next + GROUPS_AT_ONCE);
             found.clear();
             let size = group_bytes(codes.parts, codes.bits);
-            within(path, codes, &bytes.tables, &codes.bytes[next * size..end * size], limit, found);
+            within(
+                path,
+                codes,
+                &bytes.tables,
+                &codes.bytes[next * size..end * size],
+                &[[limit; GROUP]],
+                found,
+            );
             for (group, rows) in found.iter().copied() {
                 let mut rows = masked(next + group as usize, rows);
                 while rows != 0 {
@@ -127,6 +134,134 @@ impl Scanner {
             next = end;
         }
     }
+}
+
+/// What the scores of rows are made of, beside sums of tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Scales<'a> {
+    /// Added to the base: a number for each row of each group.
+    pub squares: &'a [f32],
+    /// Factors of the sums, none below 0.
+    pub scales: &'a [f32],
+}
+
+/// Roundings of a score, as a part of the sizes of its parts.
+const SCORE_SLACK: f64 = 1.0 / (1 << 21) as f64;
+
+impl Scanner {
+    /// As [`Scanner::scan`], for codes of 4 bits and scores `base + square + scale * sum`.
+    ///
+    /// # Panics
+    /// If the tables, the bytes, the mask or the scales are not of these codes.
+    #[expect(clippy::too_many_arguments, reason = "all of them say what is scanned")]
+    pub fn scan_scaled(
+        &mut self,
+        codes: Codes<'_>,
+        tables: &[f32],
+        base: f32,
+        of_rows: Scales<'_>,
+        mask: Option<&[u32]>,
+        list: &mut Shortlist,
+        first: u32,
+    ) {
+        let Self { path, bytes, found } = self;
+        let path = *path;
+        bytes.clear();
+        codes.check();
+        let groups = codes.rows.div_ceil(GROUP);
+        assert!(
+            codes.bits == Bits::Four && tables.len() == codes.parts * codes.bits.centroids(),
+            "tables of these codes"
+        );
+        assert!(mask.is_none_or(|mask| mask.len() == groups), "a word of the mask for each group");
+        assert!(
+            of_rows.squares.len() == groups * GROUP && of_rows.scales.len() == groups * GROUP,
+            "scales of these codes"
+        );
+        let offer = |row: usize, list: &mut Shortlist| {
+            let sum = sum(codes, tables, 0.0, row);
+            list.offer((base + of_rows.squares[row]) + of_rows.scales[row] * sum, first + row as u32);
+        };
+        let is_fast = is_fast(path, codes.bits);
+        let largest = tables.iter().fold(0.0f32, |size, x| if x.abs() > size { x.abs() } else { size });
+        let size_max = f64::from(largest) * codes.parts as f64;
+        let (size, mut next) = (group_bytes(codes.parts, codes.bits), 0);
+        let mut limits = [[0u16; GROUP]; GROUPS_AT_ONCE];
+        while next < groups {
+            let is_first = list.limit() == f32::MAX || !is_fast;
+            let end = groups.min(next + if is_first { GROUPS_FIRST } else { GROUPS_AT_ONCE });
+            found.clear();
+            if is_first {
+                found.extend((0..(end - next) as u32).map(|group| (group, u32::MAX)));
+            } else {
+                let rows = next * GROUP..end * GROUP;
+                let of_rows =
+                    Scales { squares: &of_rows.squares[rows.clone()], scales: &of_rows.scales[rows] };
+                if row_limits(path, bytes, (tables, size_max), base, list.limit(), of_rows, &mut limits) {
+                    let (bytes, limits) = (&bytes.tables, &limits[..end - next]);
+                    within(path, codes, bytes, &codes.bytes[next * size..end * size], limits, found);
+                }
+            }
+            for (group, rows) in found.iter().copied() {
+                let group = next + group as usize;
+                let mut rows = mask.map_or(rows, |mask| mask[group] & rows);
+                while rows != 0 {
+                    let row = group * GROUP + rows.trailing_zeros() as usize;
+                    rows &= rows - 1;
+                    if row < codes.rows {
+                        offer(row, list);
+                    }
+                }
+            }
+            if list.limit() == f32::MAX {
+                list.tighten();
+            }
+            next = end;
+        }
+    }
+}
+
+/// The largest sums of bytes of rows whose scores may be within a limit. Makes tables of bytes where there are none, or finer ones are worth
+/// it; `size` is the largest size of their sums. Returns false if no row is within.
+fn row_limits(
+    path: CodePath,
+    bytes: &mut Bytes,
+    (tables, size): (&[f32], f64),
+    base: f32,
+    limit: f32,
+    of_rows: Scales<'_>,
+    limits: &mut [[u16; GROUP]],
+) -> bool {
+    let (base, limit) = (f64::from(base), f64::from(limit));
+    let most = |square: f32, scale: f32| {
+        let (square, scale) = (f64::from(square), f64::from(scale));
+        let slack = SCORE_SLACK * (limit.abs() + base.abs() + square + scale * size);
+        let room = limit + slack - base - square;
+        // A row without a scale has one score whatever its code is.
+        if scale > 0.0 {
+            room / scale
+        } else if room >= 0.0 {
+            f64::INFINITY
+        } else {
+            f64::NEG_INFINITY
+        }
+    };
+    let each = || of_rows.squares.iter().zip(of_rows.scales).map(|(square, scale)| most(*square, *scale));
+    let largest = each().fold(f64::NEG_INFINITY, |largest, most| if most > largest { most } else { largest });
+    let largest = (largest.min(size) as f32).next_up();
+    if (bytes.tables.is_empty() || bytes.is_coarse(largest))
+        && !bytes.set(path, tables, Bits::Four, 0.0, largest)
+    {
+        return false;
+    }
+    let mut has_any = false;
+    for (limit, most) in limits.as_flattened_mut().iter_mut().zip(each()) {
+        // No sum of bytes is below 0: a row beyond may pass with the sum 0, and its score decides.
+        let of_row = bytes.limit(most);
+        has_any |= of_row.is_some();
+        *limit = of_row.unwrap_or(0);
+    }
+    has_any
 }
 
 /// The sum of a row's numbers, in the order of the parts.
@@ -191,29 +326,31 @@ fn is_fast(path: CodePath, bits: Bits) -> bool {
     }
 }
 
-/// Lists the groups with rows whose sums of bytes are within a limit, and these rows.
+/// Lists the groups with rows whose sums of bytes are within their limits, those of one group for each group or of one for all,
+/// and these rows.
 fn within(
     path: CodePath,
     codes: Codes<'_>,
     tables: &[u8],
     bytes: &[u8],
-    limit: u16,
+    limits: &[[u16; GROUP]],
     found: &mut Vec<(u32, u32)>,
 ) {
     #[cfg(target_arch = "x86_64")]
     match (path, codes.bits) {
         (CodePath::Portable, _) => {}
         (CodePath::Avx512, Bits::Four) if x86::has_wide_shuffles() => {
-            return x86::within_4_avx512(tables, bytes, limit, found);
+            return x86::within_4_avx512(tables, bytes, limits, found);
         }
-        (_, Bits::Four) => return x86::within_4_avx2(tables, bytes, limit, found),
+        (_, Bits::Four) => return x86::within_4_avx2(tables, bytes, limits, found),
         (_, Bits::Eight) if x86::has_wide_tables() => {
-            return x86::within_8_avx512(tables, codes.parts, bytes, limit, found);
+            // All rows have one limit.
+            return x86::within_8_avx512(tables, codes.parts, bytes, limits[0][0], found);
         }
         (_, Bits::Eight) => {}
     }
     let _ = path;
-    within_portable(codes, tables, bytes, limit, found);
+    within_portable(codes, tables, bytes, limits, found);
 }
 
 /// The scan in plain loops.
@@ -221,7 +358,7 @@ pub(super) fn within_portable(
     codes: Codes<'_>,
     tables: &[u8],
     bytes: &[u8],
-    limit: u16,
+    limits: &[[u16; GROUP]],
     found: &mut Vec<(u32, u32)>,
 ) {
     let size = group_bytes(codes.parts, codes.bits);
@@ -231,7 +368,7 @@ pub(super) fn within_portable(
         for row in 0..GROUP {
             let each = tables.chunks_exact(codes.bits.centroids()).take(codes.parts).enumerate();
             let sum: u32 = each.map(|(part, table)| u32::from(table[codes.at(row, part)])).sum();
-            rows |= u32::from(sum <= u32::from(limit)) << row;
+            rows |= u32::from(sum <= u32::from(limits[group % limits.len()][row])) << row;
         }
         if rows != 0 {
             found.push((group as u32, rows));

@@ -22,11 +22,17 @@ pub(super) fn has_wide_tables() -> bool {
 /// Bytes of a group for one part of 4 bits.
 const PART_BYTES: usize = GROUP / 2;
 
-/// The groups of 4-bit codes with rows whose sums of `tables` are at most `limit`.
-pub(super) fn within_4_avx2(tables: &[u8], bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
+/// The groups of 4-bit codes with rows whose sums of `tables` are at most their limits: those of one group for each group, or of one for
+/// all.
+pub(super) fn within_4_avx2(
+    tables: &[u8],
+    bytes: &[u8],
+    limits: &[[u16; GROUP]],
+    found: &mut Vec<(u32, u32)>,
+) {
     #[target_feature(enable = "avx2")]
-    fn entry(tables: &[u8], bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
-        let (nibble, limits) = (_mm256_set1_epi8(15), _mm256_set1_epi16(limit as i16));
+    fn entry(tables: &[u8], bytes: &[u8], limits: &[[u16; GROUP]], found: &mut Vec<(u32, u32)>) {
+        let nibble = _mm256_set1_epi8(15);
         for (group, bytes) in bytes.chunks_exact(tables.len()).enumerate() {
             // For rows 0 to 15 and for rows 16 to 31: words, and their high bytes.
             let mut sums = [_mm256_setzero_si256(); 4];
@@ -46,7 +52,10 @@ pub(super) fn within_4_avx2(tables: &[u8], bytes: &[u8], limit: u16, found: &mut
                 sums[3] = _mm256_add_epi16(sums[3], _mm256_srli_epi16::<8>(high));
             }
             let mut rows = 0u32;
+            let (of_group, _) = limits[group % limits.len()].as_chunks::<{ GROUP / 2 }>();
             for half in 0..2 {
+                // SAFETY: the array has 16 readable numbers of 2 bytes.
+                let limits = unsafe { _mm256_loadu_si256(of_group[half].as_ptr().cast()) };
                 let odd = sums[2 * half + 1];
                 let even = _mm256_sub_epi16(sums[2 * half], _mm256_slli_epi16::<8>(odd));
                 // The two halves of a register hold different parts of the same rows.
@@ -68,14 +77,19 @@ pub(super) fn within_4_avx2(tables: &[u8], bytes: &[u8], limit: u16, found: &mut
     }
     assert!(is_x86_feature_detected!("avx2"));
     // SAFETY: the line above checked the feature.
-    unsafe { entry(tables, bytes, limit, found) }
+    unsafe { entry(tables, bytes, limits, found) }
 }
 
 /// As [`within_4_avx2`], with four parts in a register.
-pub(super) fn within_4_avx512(tables: &[u8], bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
+pub(super) fn within_4_avx512(
+    tables: &[u8],
+    bytes: &[u8],
+    limits: &[[u16; GROUP]],
+    found: &mut Vec<(u32, u32)>,
+) {
     #[target_feature(enable = "avx2,avx512f,avx512bw")]
-    fn entry(tables: &[u8], bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
-        let (nibble, limits) = (_mm512_set1_epi8(15), _mm256_set1_epi16(limit as i16));
+    fn entry(tables: &[u8], bytes: &[u8], limits: &[[u16; GROUP]], found: &mut Vec<(u32, u32)>) {
+        let nibble = _mm512_set1_epi8(15);
         for (group, bytes) in bytes.chunks_exact(tables.len()).enumerate() {
             let mut sums = [_mm512_setzero_si512(); 4];
             let (bytes, _) = bytes.as_chunks::<{ 4 * PART_BYTES }>();
@@ -94,7 +108,10 @@ pub(super) fn within_4_avx512(tables: &[u8], bytes: &[u8], limit: u16, found: &m
                 sums[3] = _mm512_add_epi16(sums[3], _mm512_srli_epi16::<8>(high));
             }
             let mut rows = 0u32;
+            let (of_group, _) = limits[group % limits.len()].as_chunks::<{ GROUP / 2 }>();
             for half in 0..2 {
+                // SAFETY: the array has 16 readable numbers of 2 bytes.
+                let limits = unsafe { _mm256_loadu_si256(of_group[half].as_ptr().cast()) };
                 let odd = sums[2 * half + 1];
                 let even = _mm512_sub_epi16(sums[2 * half], _mm512_slli_epi16::<8>(odd));
                 let fold = |x| {
@@ -117,7 +134,7 @@ pub(super) fn within_4_avx512(tables: &[u8], bytes: &[u8], limit: u16, found: &m
     }
     assert!(is_x86_feature_detected!("avx2") && has_wide_shuffles());
     // SAFETY: the line above checked the features; AVX-512 BW is there only with F.
-    unsafe { entry(tables, bytes, limit, found) }
+    unsafe { entry(tables, bytes, limits, found) }
 }
 
 /// The groups of 8-bit codes with rows whose sums of `tables` are at most `limit`. Two groups share each look-up.

@@ -142,7 +142,7 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// Makes directions orthonormal, one after the other; those that are not known become any that are orthogonal to all before.
 #[inline(always)]
-fn complete(directions: &mut [f64], length: usize, is_known: &[bool]) {
+pub(super) fn complete(directions: &mut [f64], length: usize, is_known: &[bool]) {
     let mut unit = 0;
     for (place, is_known) in is_known.iter().enumerate() {
         let (before, direction) = directions.split_at_mut(place * length);

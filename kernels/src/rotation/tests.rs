@@ -100,6 +100,12 @@ fn turned_vectors_are_those_of_plain_loops_on_every_path() {
             assert_eq!(rotation.turn(path, &vectors), found, "{path}");
         }
     }
+    for dimensions in [1, 2, 50] {
+        let random = Rotation::random(dimensions, 3);
+        check_orthonormal(&wide(random.numbers()), dimensions, 1e-6);
+        assert_eq!(random, Rotation::random(dimensions, 3));
+        assert_ne!(random.numbers()[0], Rotation::random(dimensions + 1, 4).numbers()[0]);
+    }
     assert_eq!(Rotation::of_numbers(3, 4, vec![0.0; 12]), None);
     assert_eq!(Rotation::of_numbers(3, 2, vec![0.0; 7]), None);
     assert_eq!(Rotation::of_numbers(3, 0, vec![]), None);

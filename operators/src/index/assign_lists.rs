@@ -112,8 +112,8 @@ impl Operator for AssignLists {
             lists.extend(found);
             codes.extend(encoded);
         }
-        let parts = quantizers.parts();
-        let codes = BinaryArray::from_iter_values((0..ids.len()).map(|row| &codes[row * parts..][..parts]));
+        let size = quantizers.code_bytes();
+        let codes = BinaryArray::from_iter_values((0..ids.len()).map(|row| &codes[row * size..][..size]));
         let columns: [(&str, ArrayRef); 3] = [
             ("id", Arc::new(UInt64Array::from(ids))),
             ("list", Arc::new(UInt32Array::from(lists))),

@@ -32,7 +32,8 @@ const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all ids of the store
 /// `quantizers`: one row. `ranges`: all ids, in order.
 ///
 /// # Parameters
-/// `space`: vectors, and the distance l2, ip or cosine. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code.
+/// `space`: vectors, and the distance l2, ip or cosine. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code. `bits`: bits of a number in
+/// codes `rabitq`.
 /// `iterations`: the most rounds. `seed`: the seed of the sample and the start. `start`: `random` vectors, or `spread`, vectors that are
 /// far from each other (k-means++), which takes longer. `keep`: lists whose centroids come first and stay as they are. `rotate`: the numbers of vectors that a rotation turns before they are coded, so
 /// that codes lose less.
@@ -49,13 +50,19 @@ pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
             "codes",
             ParameterType::Choice(CODINGS),
             Default::Text("rows"),
-            "what lists hold: rows, all numbers of a vector; product, a byte for each part of it; fast, half a byte",
+            "what lists hold: rows, all numbers of a vector; product, a byte for each part of it; fast, half a byte; rabitq, bits for each number",
         ),
         Parameter::new(
             "parts",
             ParameterType::integer_from(1),
             Default::Absent,
             "parts of a code; by default one for 8 numbers (product) or 4 (fast)",
+        ),
+        Parameter::new(
+            "bits",
+            ParameterType::Integer { minimum: 1, maximum: 4 },
+            Default::Absent,
+            "bits of a number in codes `rabitq`; 2 by default",
         ),
         Parameter::new(
             "iterations",
@@ -105,6 +112,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         lists: count("lists"),
         coding,
         parts: count("parts").filter(|_| coding != Coding::Rows),
+        bits: count("bits"),
         iterations: bind.count("iterations"),
         seed: bind.count("seed") as u64,
         rotate: count("rotate"),

@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the lists: put the vectors added since into the same lists
-    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "iterations", "seed", "start", "keep", "rotate", "force"])]
+    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "keep", "rotate", "force"])]
     append: bool,
     /// The distance of searches in the lists
     #[arg(long, value_name = "NAME", default_value = "l2", value_parser = ["l2", "ip", "cosine"])]
@@ -31,12 +31,15 @@ pub struct Arguments {
     /// The number of lists [default: about the square root of the number of vectors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     lists: Option<u32>,
-    /// Contents of the lists: the vectors (rows), or codes of 8 (product) or 4 bits (fast) a part
-    #[arg(long, value_name = "CODES", default_value = "rows", value_parser = ["rows", "product", "fast"])]
+    /// Contents of the lists: the vectors (rows), codes of 8 (product) or 4 bits (fast) a part, or of 1 to 4 bits a number (rabitq)
+    #[arg(long, value_name = "CODES", default_value = "rows", value_parser = ["rows", "product", "fast", "rabitq"])]
     codes: String,
     /// Parts of a code [default: one for 8 numbers of a vector (product) or for 4 (fast)]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     parts: Option<u32>,
+    /// Bits of a number in codes rabitq [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4))]
+    bits: Option<u32>,
     /// Turn vectors before they are coded, so that codes lose less: to N numbers, or to as many as vectors have
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     rotate: Option<u32>,
@@ -77,6 +80,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     ]);
     values.extend(arguments.lists.map(|lists| ("lists".to_owned(), whole(lists))));
     values.extend(arguments.parts.map(|parts| ("parts".to_owned(), whole(parts))));
+    values.extend(arguments.bits.map(|bits| ("bits".to_owned(), whole(bits))));
     values.extend(arguments.rotate.map(|to| ("rotate".to_owned(), whole(to))));
     values.extend(arguments.keep.as_ref().map(|path| ("keep".to_owned(), path_value(path))));
     let exit = run_shipped("lists", shipped::VECTOR_LISTS, catalog, &values, &arguments.options).exit;

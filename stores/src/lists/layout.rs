@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Numbers are little-endian. Vectors of a panel are f32: number `j` of vector `r` is at `4 * (j * 32 + r)`. Codes are those of
-//! `boxwork_kernels::product`. What no vector fills is 0. Centroids, codebook and rotation are f32 numbers by their bits, eight
+//! `boxwork_kernels::product`, or those of directions, behind which the squares and then the scales of 32 vectors lie. What no vector fills is 0. Centroids, codebook and rotation are f32 numbers by their bits, eight
 //! hexadecimal digits each. A file that follows another has the objects that were added, in the same lists, and no quantizers.
 
 use std::fmt::Write;
@@ -24,6 +24,7 @@ pub(super) use super::super::packed_file::{
     VERSION_KEY,
 };
 use super::super::packed_file::{PackedError, PackedFile};
+use super::quantizers::FACTORS_BYTES;
 use super::{Coding, ListsError, Quantizers};
 
 const _: () = assert!(PANEL == GROUP);
@@ -55,6 +56,7 @@ const BATCH_BYTES: usize = 4 << 20;
 pub(super) fn held_bytes(dimensions: usize, coding: Coding, parts: usize) -> usize {
     match coding.bits() {
         None => dimensions * PANEL * 4,
+        Some(bits) if coding == Coding::Rabitq => group_bytes(parts, bits) + PANEL * FACTORS_BYTES,
         Some(bits) => group_bytes(parts, bits),
     }
 }

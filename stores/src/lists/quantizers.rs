@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::chance::Random;
+use boxwork_kernels::directions::{self, Factors};
 use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX, ROWS_A_CLUSTER_MIN};
 use boxwork_kernels::pieces::Pieces;
 use boxwork_kernels::product::{self, Bits, Codebook, PARTS_MAX};
@@ -15,7 +16,12 @@ use super::{ListsError, dimensions, measure, vectors_for};
 use crate::space::Space;
 
 /// The names of [`Coding`], in their order.
-pub const CODINGS: &[&str] = &["rows", "product", "fast"];
+pub const CODINGS: &[&str] = &["rows", "product", "fast", "rabitq"];
+
+/// Bits of a number in codes of directions by default.
+const BITS: usize = 2;
+/// Bytes of the factors of a code of a direction.
+pub(super) const FACTORS_BYTES: usize = 8;
 
 /// What lists hold of each vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +32,14 @@ pub enum Coding {
     Product,
     /// A code of 4 bits a part, which is scanned faster.
     Fast,
+    /// A code of its direction, of 1 to 4 bits a number, which needs no codebook.
+    Rabitq,
 }
 
 impl Coding {
     /// The coding of a name.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Rows, Self::Product, Self::Fast].into_iter().find(|coding| coding.name() == name)
+        [Self::Rows, Self::Product, Self::Fast, Self::Rabitq].into_iter().find(|coding| coding.name() == name)
     }
 
     /// Its name.
@@ -44,7 +52,7 @@ impl Coding {
         match self {
             Self::Rows => None,
             Self::Product => Some(Bits::Eight),
-            Self::Fast => Some(Bits::Four),
+            Self::Fast | Self::Rabitq => Some(Bits::Four),
         }
     }
 }
@@ -58,6 +66,8 @@ pub struct ListsOptions {
     pub coding: Coding,
     /// Parts of a code; by default one for 8 numbers (product) or 4 (fast).
     pub parts: Option<usize>,
+    /// Bits of a number in codes of directions; 2 by default.
+    pub bits: Option<usize>,
     /// The most rounds of k-means.
     pub iterations: usize,
     /// The seed of all random choices.
@@ -74,6 +84,7 @@ pub struct Quantizers {
     dimensions: usize,
     centroids: Vec<f32>,
     coding: Coding,
+    parts: usize,
     codebook: Option<Codebook>,
     /// Turns differences from centroids before they are coded.
     rotation: Option<Rotation>,
@@ -99,11 +110,19 @@ impl Quantizers {
             false => Some(Rotation::of_numbers(dimensions, rotation.len() / dimensions.max(1), rotation)?),
         };
         let turned = rotation.as_ref().map_or(dimensions, Rotation::to);
-        let codebook = match coding.bits() {
-            None => (codebook.is_empty() && rotation.is_none()).then_some(None),
-            Some(bits) => Codebook::of_numbers(turned, parts, bits, codebook).map(Some),
+        let codebook = match coding {
+            Coding::Rows => (codebook.is_empty() && rotation.is_none() && parts == 0).then_some(None),
+            Coding::Rabitq => {
+                let has_bits = bits_of(dimensions, parts).is_some();
+                (codebook.is_empty() && rotation.is_some() && turned == dimensions && has_bits)
+                    .then_some(None)
+            }
+            Coding::Product | Coding::Fast => {
+                let bits = coding.bits()?;
+                Codebook::of_numbers(turned, parts, bits, codebook).map(Some)
+            }
         };
-        fits.then_some(Self { dimensions, centroids, coding, codebook: codebook?, rotation })
+        fits.then_some(Self { dimensions, centroids, coding, parts, codebook: codebook?, rotation })
     }
 
     /// Numbers of a vector.
@@ -146,16 +165,37 @@ impl Quantizers {
 
     /// Parts of a code; 0 if there are none.
     pub fn parts(&self) -> usize {
-        self.codebook.as_ref().map_or(0, Codebook::parts)
+        self.parts
     }
 
-    /// The list of each of some vectors, and their codes, a byte for each part.
+    /// Bytes of the code of a vector as [`Quantizers::assign`] gives it: one for each part, and the factors of a direction.
+    pub fn code_bytes(&self) -> usize {
+        self.parts + if self.coding == Coding::Rabitq { FACTORS_BYTES } else { 0 }
+    }
+
+    /// Bits of a number, if codes are those of directions.
+    pub(super) fn direction_bits(&self) -> Option<usize> {
+        bits_of(self.dimensions, self.parts).filter(|_| self.coding == Coding::Rabitq)
+    }
+
+    /// The list of each of some vectors, and their codes of [`Quantizers::code_bytes`] each.
     pub fn assign(&self, vectors: &[f32]) -> (Vec<u32>, Vec<u8>) {
         let (path, dimensions) = (CodePath::detect(), self.dimensions);
         let assigned = Assigner::new(&self.centroids, dimensions, None).assign(path, vectors);
         let lists: Vec<u32> = assigned.into_iter().map(|(list, _)| list).collect();
-        let Some(codebook) = &self.codebook else { return (lists, Vec::new()) };
+        if self.coding == Coding::Rows {
+            return (lists, Vec::new());
+        }
         let residuals = residuals(vectors, &lists, &self.centroids, dimensions);
+        let Some(codebook) = &self.codebook else {
+            let (turned, bits) = (self.turned(&residuals), self.direction_bits().unwrap_or(BITS));
+            let mut codes = Vec::with_capacity(lists.len() * self.code_bytes());
+            for vector in turned.chunks_exact(dimensions) {
+                let Factors { square, scale } = directions::encode(vector, bits, &mut codes);
+                codes.extend([square, scale].into_iter().flat_map(f32::to_le_bytes));
+            }
+            return (lists, codes);
+        };
         let codes = codebook.encoder().encode(path, &self.turned(&residuals));
         (lists, codes)
     }
@@ -202,7 +242,7 @@ impl Training {
             )));
         }
         let numbers = match options.coding {
-            Coding::Rows => 0,
+            Coding::Rows | Coding::Rabitq => 0,
             Coding::Product => 8,
             Coding::Fast => 4,
         };
@@ -217,6 +257,7 @@ impl Training {
                 "codes of {parts} parts for vectors of {coded} numbers: ask for 1 to {most} parts"
             )));
         }
+        let parts = directions_of(options, dimensions)?.unwrap_or(parts);
         let sample = lists.saturating_mul(ROWS_A_CLUSTER_MAX).max(product::SAMPLE_MAX);
         let mut ids = Random::mixed(options.seed).distinct(objects, sample);
         // In the order of the store, so that the order of sums does not depend on the choice.
@@ -293,7 +334,9 @@ impl Training {
         let found = kmeans::k_means(&of_centroids, dimensions, start, k_means, path, pieces)?;
         let Some(found) = found else { return Ok(None) };
         let (centroids, mut codebook, mut rotation) = (found.centroids, None, None);
-        if let Some(bits) = options.coding.bits() {
+        if options.coding == Coding::Rabitq {
+            rotation = Some(Rotation::random(dimensions, options.seed));
+        } else if let Some(bits) = options.coding.bits() {
             let rows: Vec<f32> = every(self.ids.len(), self.ids.len().min(product::SAMPLE_MAX))
                 .flat_map(|row| sample[row * dimensions..][..dimensions].iter().copied())
                 .collect();
@@ -312,7 +355,8 @@ impl Training {
                 codebook = Some(trained);
             }
         }
-        Ok(Some(Quantizers { dimensions, centroids, coding: options.coding, codebook, rotation }))
+        let (coding, parts) = (options.coding, self.parts);
+        Ok(Some(Quantizers { dimensions, centroids, coding, parts, codebook, rotation }))
     }
 
     /// The centroids of the first round. `None` if the caller cancelled it.
@@ -329,10 +373,44 @@ impl Training {
     }
 }
 
+/// Bits of a number of codes of directions with so many parts.
+fn bits_of(dimensions: usize, parts: usize) -> Option<usize> {
+    (1..=directions::BITS_MAX)
+        .find(|bits| directions::fits(dimensions, *bits) && directions::parts(dimensions, *bits) == parts)
+}
+
+/// The parts of codes of directions; `None` for other codes.
+fn directions_of(options: ListsOptions, dimensions: usize) -> Result<Option<usize>, ListsError> {
+    let fault = |fault: String| Err(ListsError::Options(fault));
+    if options.coding != Coding::Rabitq {
+        return match options.bits {
+            Some(_) => fault(
+                "bits are those of a number of codes `rabitq`: leave them out, or ask for these".to_owned(),
+            ),
+            None => Ok(None),
+        };
+    }
+    let (bits, most) = (options.bits.unwrap_or(BITS), directions::BITS_MAX);
+    if options.parts.is_some() {
+        return fault(format!(
+            "codes `rabitq` have bits for each number, not parts: ask for 1 to {most} bits"
+        ));
+    }
+    if !directions::fits(dimensions, bits) {
+        let numbers = PARTS_MAX * 4;
+        return fault(format!(
+            "codes of {bits} bits for vectors of {dimensions} numbers: ask for 1 to {most} bits, and for {numbers} bits of a vector at most"
+        ));
+    }
+    Ok(Some(directions::parts(dimensions, bits)))
+}
+
 /// Whether vectors can be turned to so many numbers before they are coded.
 fn check_rotation(turned: Option<usize>, dimensions: usize, coding: Coding) -> Result<(), ListsError> {
     let Some(to) = turned else { return Ok(()) };
-    let fault = if coding == Coding::Rows {
+    let fault = if coding == Coding::Rabitq {
+        "codes `rabitq` turn vectors by a rotation of their own: leave yours out".to_owned()
+    } else if coding == Coding::Rows {
         "lists of rows have no codes to turn vectors for: ask for codes, or for no rotation".to_owned()
     } else if to > dimensions {
         format!("a rotation of vectors of {dimensions} numbers to {to}: ask for {dimensions} at most")

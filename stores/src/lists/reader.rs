@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
+use boxwork_kernels::directions;
 use boxwork_kernels::distance::squared_l2;
-use boxwork_kernels::memory::filled;
 use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist, halves_of};
-use boxwork_kernels::product::{Codes, Scanner, unpack};
+use boxwork_kernels::product::{Codes, Scales, Scanner, group_bytes, unpack};
 use boxwork_kernels::vector::{VectorMeasure, inner_product};
 
 use super::super::packed_file::{PackedBatch, PackedError};
 use super::chain::Chain;
-use super::{Assigned, ListsError, Quantizers, layout, normalise_for};
+use super::filling::{Filling, Part};
+use super::{Assigned, Coding, ListsError, Quantizers, layout, normalise_for};
 use crate::new_number;
 use crate::space::Space;
 use crate::store::Store;
@@ -37,13 +38,6 @@ pub struct Lists {
     alive: Vec<u32>,
     objects: u64,
     held: Held,
-}
-
-/// Panels of a list that lie side by side; all but the last are full.
-#[derive(Clone, Debug)]
-struct Part {
-    panels: Range<usize>,
-    rows: usize,
 }
 
 /// Queries of a search through lists.
@@ -70,6 +64,7 @@ const PRODUCTS_MAX: usize = 1 << 24;
 enum Held {
     Rows { numbers: Vec<f32>, halves: Vec<f32>, norm_max: f64 },
     Codes(Vec<u8>),
+    Directions { codes: Vec<u8>, squares: Vec<f32>, scales: Vec<f32> },
 }
 
 impl Lists {
@@ -93,28 +88,14 @@ impl Lists {
         let panels: u64 = chain.files.iter().map(|(_, file)| file.panels).sum();
         let objects = store.objects_count();
         let what = || format!("the lists `{}` of {objects} objects", path.display());
-        let mut filling = Filling {
-            held_bytes,
-            parts: vec![Vec::new(); quantizers.lists()],
-            ids: filled(panels as usize * PANEL, 0, what, "free memory")?,
-            bytes: Vec::new(),
-            numbers: Vec::new(),
-            first: 0,
-            ids_of_file: 0..0,
-        };
-        match coding.bits() {
-            None => {
-                filling.numbers = filled(panels as usize * dimensions * PANEL, 0.0, what, "free memory")?;
-            }
-            Some(_) => filling.bytes = filled(panels as usize * held_bytes, 0, what, "free memory")?,
-        }
+        let mut filling = Filling::new(&quantizers, held_bytes, panels as usize, what)?;
         for (ids, file) in chain.files {
             filling.begin(ids);
             let panels = file.panels;
             file.file.each_batch(rows, &mut |batch: PackedBatch<'_>| filling.take(batch)).map_err(of)?;
             filling.first += panels as usize;
         }
-        let Filling { parts, ids, bytes, numbers, .. } = filling;
+        let Filling { parts, ids, bytes, factors, numbers, .. } = filling;
         let alive = alive(&**store, &parts, &ids).ok_or_else(|| {
             of(PackedError::Damaged {
                 path: path.to_owned(),
@@ -135,6 +116,13 @@ impl Lists {
                 }
                 leave_out(&alive, &mut halves);
                 Held::Rows { numbers, halves, norm_max }
+            }
+            Some(_) if coding == Coding::Rabitq => {
+                let [mut squares, scales] = factors;
+                if measure == VectorMeasure::InnerProduct {
+                    squares.fill(0.0);
+                }
+                Held::Directions { codes: bytes, squares, scales }
             }
             Some(_) => Held::Codes(bytes),
         };
@@ -276,6 +264,9 @@ impl Lists {
         let parts = &self.parts[list as usize];
         let panels: usize = parts.iter().map(|part| part.panels.len()).sum();
         assert!(mask.is_none_or(|mask| mask.len() == panels), "a word of the mask for each panel");
+        if let Some(bits) = self.quantizers.direction_bits() {
+            return self.scan_directions(list, bits, queries, places, mask, shortlists);
+        }
         let Some(codebook) = self.quantizers.codebook() else {
             return self.scan_rows(parts, queries, places, mask, shortlists);
         };
@@ -308,6 +299,51 @@ impl Lists {
                 let mask = self.mask_of(part, &mut rest);
                 let first = (part.panels.start * PANEL) as u32;
                 scanner.scan(self.codes_of(part), &tables, base as f32, mask, shortlist, first);
+            }
+        }
+    }
+
+    fn scan_directions(
+        &self,
+        list: u32,
+        bits: usize,
+        queries: &ListQueries,
+        places: &[usize],
+        mask: Option<&[u32]>,
+        shortlists: &mut [Shortlist],
+    ) {
+        let dimensions = self.quantizers.dimensions();
+        let Held::Directions { squares, scales, .. } = &self.held else {
+            unreachable!("lists of directions")
+        };
+        let centroid = &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
+        let mut scanner = Scanner::new(CodePath::detect());
+        let mut tables = vec![0.0; directions::tables_len(dimensions, bits)];
+        for (place, shortlist) in places.iter().zip(shortlists) {
+            let query = &queries.vectors[place * dimensions..][..dimensions];
+            let base = match self.measure {
+                VectorMeasure::InnerProduct => {
+                    directions::tables(
+                        &queries.turned[place * dimensions..][..dimensions],
+                        bits,
+                        &mut tables,
+                    );
+                    -2.0 * inner_product(query, centroid)
+                }
+                VectorMeasure::L2 | VectorMeasure::Cosine => {
+                    let difference: Vec<f32> = query.iter().zip(centroid).map(|(x, y)| x - y).collect();
+                    directions::tables(&self.quantizers.turned(&difference), bits, &mut tables);
+                    squared_l2(query, centroid)
+                }
+            };
+            let mut rest = mask;
+            for part in &self.parts[list as usize] {
+                let mask = self.mask_of(part, &mut rest);
+                let (rows, first) =
+                    (part.panels.start * PANEL..part.panels.end * PANEL, part.panels.start * PANEL);
+                let of_rows = Scales { squares: &squares[rows.clone()], scales: &scales[rows] };
+                let codes = self.codes_of(part);
+                scanner.scan_scaled(codes, &tables, base as f32, of_rows, mask, shortlist, first as u32);
             }
         }
     }
@@ -348,13 +384,24 @@ impl Lists {
 
     /// The codes of a part of a list.
     fn codes_of(&self, part: &Part) -> Codes<'_> {
-        let (Held::Codes(bytes), Some(codebook)) = (&self.held, self.quantizers.codebook()) else {
+        let (Held::Codes(bytes) | Held::Directions { codes: bytes, .. }, Some(bits)) =
+            (&self.held, self.quantizers.coding().bits())
+        else {
             unreachable!("lists of codes")
         };
-        let (parts, bits) = (codebook.parts(), codebook.bits());
-        let size = layout::held_bytes(self.quantizers.dimensions(), self.quantizers.coding(), parts);
+        let (parts, size) = (self.quantizers.parts(), group_bytes(self.quantizers.parts(), bits));
         let bytes = &bytes[part.panels.start * size..part.panels.end * size];
         Codes { parts, bits, rows: part.rows, bytes }
+    }
+
+    /// The bytes of the factors of the object at a place; none if codes have no factors.
+    fn factors(&self, place: usize) -> Vec<u8> {
+        match &self.held {
+            Held::Directions { squares, scales, .. } => {
+                [squares[place], scales[place]].into_iter().flat_map(f32::to_le_bytes).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The objects that are there still with their lists and codes, by id.
@@ -364,12 +411,12 @@ impl Lists {
         for (list, part) in
             (0..).zip(&self.parts).flat_map(|(list, parts)| parts.iter().map(move |part| (list, part)))
         {
-            let codes = self.quantizers.codebook().map(|_| unpack(self.codes_of(part)));
+            let codes = self.quantizers.coding().bits().map(|_| unpack(self.codes_of(part)));
             for (row, id) in self.ids[part.panels.start * PANEL..][..part.rows].iter().enumerate() {
                 if store.has(*id) {
-                    let code = codes.as_ref().map(|codes| &codes[row * self.quantizers.parts()..]);
-                    let code = code.map(|code| code[..self.quantizers.parts()].to_vec());
-                    found.push((*id, list, code.unwrap_or_default()));
+                    let (parts, place) = (self.quantizers.parts(), part.panels.start * PANEL + row);
+                    let code = codes.as_ref().map_or(&[][..], |codes| &codes[row * parts..][..parts]);
+                    found.push((*id, list, [code, &self.factors(place)].concat()));
                 }
             }
         }
@@ -418,72 +465,4 @@ fn alive(store: &dyn Store, parts: &[Vec<Part>], ids: &[u64]) -> Option<Vec<u32>
         }
     }
     (objects == store.objects_count()).then(|| if removed > 0 { alive } else { Vec::new() })
-}
-
-/// Lists that are being read.
-struct Filling {
-    held_bytes: usize,
-    parts: Vec<Vec<Part>>,
-    ids: Vec<u64>,
-    bytes: Vec<u8>,
-    numbers: Vec<f32>,
-    /// The first panel of the file under way.
-    first: usize,
-    /// The ids that it may have.
-    ids_of_file: Range<u64>,
-}
-
-impl Filling {
-    /// Begins the next file of the chain.
-    fn begin(&mut self, ids: Range<u64>) {
-        self.ids_of_file = ids;
-    }
-
-    /// Takes the panels of a batch; `None` if they are not panels of lists in order, with objects of the store.
-    fn take(&mut self, batch: PackedBatch<'_>) -> Option<()> {
-        let columns = batch.columns_of(&layout::widths(self.held_bytes))?;
-        let [lists, counts, ids, held] = columns.as_slice() else { return None };
-        let word = |bytes: &[u8], row: usize| -> Option<u32> {
-            Some(u32::from_le_bytes(*bytes[row * 4..].first_chunk()?))
-        };
-        for row in 0..batch.rows {
-            let (list, count) = (word(lists, row)? as usize, word(counts, row)? as usize);
-            let panel = self.first + batch.first + row;
-            if list >= self.parts.len() || !(1..=PANEL).contains(&count) {
-                return None;
-            }
-            // Every panel of a list in a file but its last is full, and lists have theirs side by side.
-            let parts = &mut self.parts[list];
-            if parts.last().is_none_or(|part| part.panels.start < self.first) {
-                parts.push(Part { panels: panel..panel, rows: 0 });
-            }
-            let part = parts.last_mut()?;
-            if part.panels.end != panel || !part.rows.is_multiple_of(PANEL) {
-                return None;
-            }
-            part.panels.end = panel + 1;
-            part.rows += count;
-            let ids = &ids[row * layout::IDS_BYTES..][..layout::IDS_BYTES];
-            for (place, id) in (panel * PANEL..).zip(ids.as_chunks::<8>().0.iter().take(count)) {
-                let id = u64::from_le_bytes(*id);
-                if !self.ids_of_file.contains(&id) {
-                    return None;
-                }
-                self.ids[place] = id;
-            }
-            let held = &held[row * self.held_bytes..][..self.held_bytes];
-            if self.numbers.is_empty() {
-                self.bytes[panel * self.held_bytes..][..self.held_bytes].copy_from_slice(held);
-                continue;
-            }
-            let size = self.held_bytes / 4;
-            for (to, bytes) in self.numbers[panel * size..].iter_mut().zip(held.as_chunks::<4>().0) {
-                *to = f32::from_le_bytes(*bytes);
-                if !to.is_finite() {
-                    return None;
-                }
-            }
-        }
-        Some(())
-    }
 }

@@ -24,7 +24,7 @@ pub struct Assigned {
     pub ids: Vec<u64>,
     /// The list of each.
     pub lists: Vec<u32>,
-    /// The codes, if lists hold these: a byte for each part.
+    /// The codes, if lists hold these, as [`Quantizers::assign`] gives them.
     pub codes: Vec<u8>,
 }
 
@@ -69,7 +69,7 @@ impl Target<'_> {
         let (found, objects) = (assigned.ids.len() as u64, store.count(first..store.ids_count()));
         let is_whole = store.among(first..store.ids_count()).eq(assigned.ids.iter().copied())
             && assigned.lists.len() == assigned.ids.len()
-            && assigned.codes.len() == assigned.ids.len() * quantizers.parts();
+            && assigned.codes.len() == assigned.ids.len() * quantizers.code_bytes();
         if !is_whole {
             return Err(ListsError::Incomplete { path: self.whole.to_owned(), found, objects });
         }
@@ -143,8 +143,19 @@ fn batch(
                 held.extend(panel.into_iter().flat_map(f32::to_le_bytes));
             }
             Some(bits) => {
-                let codes = places.iter().flat_map(|place| &assigned.codes[place * parts..][..parts]);
-                held.extend(pack(&codes.copied().collect::<Vec<u8>>(), parts, bits));
+                let size = quantizers.code_bytes();
+                let each =
+                    || places.iter().map(|place| assigned.codes[place * size..][..size].split_at(parts));
+                held.extend(pack(
+                    &each().flat_map(|(code, _)| code).copied().collect::<Vec<u8>>(),
+                    parts,
+                    bits,
+                ));
+                for factor in 0..(size - parts) / 4 {
+                    let of_rows = each().map(|(_, factors)| &factors[factor * 4..][..4]);
+                    let padding = std::iter::repeat_n(&[0u8; 4][..], PANEL - places.len());
+                    held.extend(of_rows.chain(padding).flatten().copied());
+                }
             }
         }
     }
