@@ -1,4 +1,4 @@
-//! Arrow IPC files and streams of other programs, batch by batch.
+//! Arrow IPC files and streams, and Parquet files, of other programs, batch by batch.
 //!
 //! Invariant: no content of a file ends the thread. The reader refuses sizes that the file cannot hold before it
 //! allocates memory for them, and turns a panic of Arrow's reader, which expects sound files, into an error.
@@ -12,6 +12,23 @@ use arrow_ipc::reader::{FileReader, StreamReader, read_footer_length};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use crate::arrow_file::TRAILER_BYTES;
+
+/// The bytes with which a Parquet file begins and ends.
+const PARQUET_MAGIC: &[u8] = b"PAR1";
+/// Rows of a batch of a Parquet file.
+#[cfg(feature = "parquet")]
+const PARQUET_ROWS: usize = 1024;
+
+/// Whether a file begins as Parquet files do. Leaves the file at its beginning.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_parquet(file: &mut File) -> std::io::Result<bool> {
+    let mut magic = Vec::new();
+    file.by_ref().take(PARQUET_MAGIC.len() as u64).read_to_end(&mut magic)?;
+    file.rewind()?;
+    Ok(magic == PARQUET_MAGIC)
+}
 
 /// The batches of a file or stream, up to its first error.
 pub struct ForeignBatches {
@@ -36,6 +53,32 @@ impl ForeignBatches {
     /// When it is no Arrow IPC stream.
     pub fn of_stream(stream: impl Read + Send + 'static) -> Result<Self, ArrowError> {
         Self::new(|| Ok(Box::new(StreamReader::try_new(BufReader::new(stream), None)?)))
+    }
+
+    /// The batches of a Parquet file, with snappy, zstd or no compression.
+    ///
+    /// # Errors
+    /// When it is no such file, or this program was built without the feature `parquet`.
+    #[cfg(feature = "parquet")]
+    pub fn of_parquet(file: File) -> Result<Self, String> {
+        use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+        let open = || {
+            let reader =
+                ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(PARQUET_ROWS).build()?;
+            Ok::<Box<dyn RecordBatchReader + Send>, ArrowError>(Box::new(reader))
+        };
+        Self::new(open).map_err(|error| format!("is no Parquet file that can be read: {error}"))
+    }
+
+    /// The batches of a Parquet file, with snappy, zstd or no compression.
+    ///
+    /// # Errors
+    /// This program was built without the feature `parquet`.
+    #[cfg(not(feature = "parquet"))]
+    pub fn of_parquet(_: File) -> Result<Self, String> {
+        Err("is a Parquet file, which this program was built without: build it with `--features parquet`, or write \
+             an Arrow IPC file"
+            .to_owned())
     }
 
     fn new(
@@ -169,5 +212,90 @@ mod tests {
         assert_eq!(refused(|byte| byte), 0);
         assert!(refused(|byte| !byte) > 100);
         assert!(refused(|byte| byte.wrapping_add(4)) > 100);
+    }
+
+    #[test]
+    #[cfg(not(feature = "parquet"))]
+    fn a_parquet_file_is_refused_with_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("some.parquet");
+        for (bytes, is_one) in [(&b"PAR1 and more"[..], true), (b"PAR", false), (b"ARROW1", false)] {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(is_parquet(&mut File::open(&path).unwrap()).unwrap(), is_one);
+        }
+        let refused = ForeignBatches::of_parquet(File::open(&path).unwrap()).unwrap_err();
+        assert!(refused.contains("--features parquet"), "{refused}");
+    }
+
+    /// Rows of vectors with names, as Parquet.
+    #[cfg(feature = "parquet")]
+    fn parquet(compression: parquet::basic::Compression, rows: usize, is_fixed: bool) -> Vec<u8> {
+        use arrow_array::types::Float32Type;
+        use arrow_array::{FixedSizeListArray, ListArray, StringArray};
+        use parquet::arrow::ArrowWriter;
+        use parquet::file::properties::WriterProperties;
+
+        let vectors = (0..rows).map(|row| Some((0..3).map(move |j| Some((row * 3 + j) as f32))));
+        let vectors: ArrayRef = match is_fixed {
+            true => Arc::new(FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(vectors, 3)),
+            false => Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(vectors)),
+        };
+        let names: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows).map(|row| format!("v{row}"))));
+        let batch = RecordBatch::try_from_iter([("name", names), ("embedding", vectors)]).unwrap();
+        let properties = WriterProperties::builder().set_compression(compression).build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    #[test]
+    #[cfg(feature = "parquet")]
+    fn vectors_of_parquet_files_are_objects() {
+        use crate::object_column;
+        use parquet::basic::Compression;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("some.parquet");
+        let zstd = Compression::ZSTD(Default::default());
+        for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, zstd] {
+            for (rows, is_fixed) in [(1, true), (3000, true), (3000, false)] {
+                fs::write(&path, parquet(compression, rows, is_fixed)).unwrap();
+                let store = object_column::open(&path, Some("embedding"), "name", None).unwrap();
+                assert_eq!((store.objects_count(), store.kind()), (rows as u64, "vectors"));
+                let last = rows as u64 - 1;
+                assert_eq!(store.name(last).unwrap(), format!("v{last}"));
+                let numbers = crate::lists::vectors(&*store, &[last]).unwrap();
+                assert_eq!(numbers, [0, 1, 2].map(|j| (last * 3 + j) as f32));
+            }
+        }
+        let other = object_column::open(&path, Some("vector"), "name", None).unwrap_err().to_string();
+        assert!(other.contains("name, embedding") && other.contains("some.parquet"), "{other}");
+    }
+
+    #[test]
+    #[cfg(feature = "parquet")]
+    fn no_damage_of_a_parquet_file_panics() {
+        use parquet::basic::Compression;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("some.parquet");
+        let mut refused = 0;
+        for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
+            let sound = parquet(compression, 20, true);
+            let mut check = |bytes: &[u8]| {
+                fs::write(&path, bytes).unwrap();
+                let read = ForeignBatches::of_parquet(File::open(&path).unwrap());
+                refused += usize::from(read.map_or(true, |mut batches| batches.any(|batch| batch.is_err())));
+            };
+            (0..sound.len()).for_each(|length| check(&sound[..length]));
+            for place in 0..sound.len() {
+                for change in [1, 0x80, 0xff] {
+                    let mut bytes = sound.clone();
+                    bytes[place] ^= change;
+                    check(&bytes);
+                }
+            }
+        }
+        assert!(refused > 1000, "{refused}");
     }
 }

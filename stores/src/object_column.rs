@@ -1,4 +1,4 @@
-//! Objects from another program's file: a column of an Arrow IPC file or of JSON lines, read into memory as a whole.
+//! Objects from another program's file: a column of an Arrow IPC file, of a Parquet file or of JSON lines, read into memory as a whole.
 //!
 //! Invariant: every object has passed the check of its kind, so that any two have a distance. An invalid object is
 //! refused by file and row.
@@ -16,12 +16,12 @@ use boxwork_runtime::operator::BoxError;
 use serde_json::{Map, Value};
 
 use super::any_kind::{self, AnyKind, AnyRows, KINDS, of_another_form};
-use super::foreign_arrow::ForeignBatches;
+use super::foreign_arrow::{self, ForeignBatches};
 use super::json_lines;
 use super::kinds::OBJECT;
 use super::store::Store;
 
-/// Reads a column of a file: JSON lines if the name ends in `.jsonl`, `.ndjson` or `.json`, else Arrow IPC. The column
+/// Reads a column of a file: JSON lines if the name ends in `.jsonl`, `.ndjson` or `.json`, else Arrow IPC or Parquet. The column
 /// `name` gives the objects' names; by default texts are their own names, other objects are named by row. `kind` is
 /// needed only if another kind has this form: in JSON, sets look like vectors.
 ///
@@ -280,11 +280,13 @@ fn rows_of(
 }
 
 fn arrow(path: &Path, objects: &mut Incoming) -> Result<(), String> {
-    let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
+    let mut file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
     let none = |error: &dyn Display| {
         format!("is no Arrow IPC file ({error}); files of JSON lines end in .jsonl, .ndjson or .json")
     };
-    for batch in ForeignBatches::of_file(file).map_err(|error| none(&error))? {
+    let is_parquet = foreign_arrow::is_parquet(&mut file).map_err(|error| none(&error))?;
+    let of_file = |file| ForeignBatches::of_file(file).map_err(|error| none(&error));
+    for batch in if is_parquet { ForeignBatches::of_parquet(file)? } else { of_file(file)? } {
         let columns = objects.columns(&batch.map_err(|error| unreadable(&error))?)?;
         for row in 0..columns.rows() {
             objects.push_row(&columns, row)?;

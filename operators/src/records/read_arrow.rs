@@ -15,7 +15,7 @@ use boxwork_runtime::operator::{
     Bind, BoxError, CALLER, Context, Flow, InputReader, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::foreign_arrow::ForeignBatches;
+use boxwork_stores::foreign_arrow::{ForeignBatches, is_parquet};
 
 use crate::columns;
 
@@ -153,7 +153,7 @@ fn project(batch: &RecordBatch, descriptor: &Descriptor) -> Result<RecordBatch, 
     Ok(batch)
 }
 
-/// Opens an Arrow IPC file or stream.
+/// Opens an Arrow IPC file or stream, or a Parquet file.
 pub(super) fn open(path: &Path) -> Result<InputReader, BoxError> {
     if path.as_os_str() == STDIN {
         let batches = ForeignBatches::of_stream(io::stdin());
@@ -161,6 +161,11 @@ pub(super) fn open(path: &Path) -> Result<InputReader, BoxError> {
     }
     let cannot = |error: io::Error| BoxError::new(format!("cannot open `{}`: {error}", path.display()));
     let mut file = File::open(path).map_err(cannot)?;
+    if is_parquet(&mut file).map_err(cannot)? {
+        let batches = ForeignBatches::of_parquet(file);
+        let refused = |reason| BoxError::new(format!("`{}` {reason}", path.display()));
+        return Ok(of_reader(batches.map_err(refused)?));
+    }
     let mut magic = Vec::new();
     file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut magic).map_err(cannot)?;
     file.rewind().map_err(cannot)?;

@@ -88,16 +88,16 @@ fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
     exit
 }
 
-/// Whether a file is an Arrow file: by its ending, or by its first bytes.
+/// Whether a file is an Arrow or a Parquet file: by its ending, or by its first bytes.
 fn is_arrow(path: &Path) -> bool {
-    const MAGIC: &[u8] = b"ARROW1";
-    const ENDINGS: [&str; 4] = ["arrow", "arrows", "feather", "ipc"];
+    const MAGICS: [&[u8]; 2] = [b"ARROW1", b"PAR1"];
+    const ENDINGS: [&str; 5] = ["arrow", "arrows", "feather", "ipc", "parquet"];
     if path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
         return true;
     }
     // Not from a pipe, whose bytes would be lost.
     let mut first = Vec::new();
     let file = if path.is_file() { File::open(path).ok() } else { None };
-    let read = file.map(|file| file.take(MAGIC.len() as u64).read_to_end(&mut first));
-    matches!(read, Some(Ok(_))) && first == MAGIC
+    let read = file.map(|file| file.take(MAGICS[0].len() as u64).read_to_end(&mut first));
+    matches!(read, Some(Ok(_))) && MAGICS.iter().any(|magic| first.starts_with(magic))
 }
