@@ -8,6 +8,7 @@ answer in JSON: `flat K` searches, `topk ROWS LENGTH K` selects.
 FOLDER has rows.f32 and queries.f32, row after row. What the last search found is written to ids.i64.
 """
 
+import array
 import json
 import sys
 import time
@@ -64,7 +65,7 @@ for line in sys.stdin:
     if word == "flat":
         taken, ids = seconds(lambda: flat(int(rest[0])))
         with open(f"{FOLDER}/ids.i64", "wb") as file:
-            file.write(bytes(ids.to(torch.int64).cpu().contiguous().untyped_storage()))
+            array.array("q", ids.flatten().tolist()).tofile(file)
         say(seconds=taken, count=1)
     elif word == "topk":
         count, length, k = map(int, rest)

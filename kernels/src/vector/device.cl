@@ -21,6 +21,172 @@
 // values might be are not given to devices.
 #define ABSENT INFINITY
 
+// The bits of a value: one pattern stands for all that are no numbers, which come after all numbers.
+inline uint bits_of(float value) { return value == value ? as_uint(value) : 0x7fc00000u; }
+
+inline void append(
+    __global uint *counts, __global uint2 *entries, uint capacity, uint query, uint row, float value) {
+    const uint place = atomic_inc(&counts[query]);
+    if (place < capacity) {
+        entries[(ulong)query * capacity + place] = (uint2)(row, bits_of(value));
+    }
+}
+
+#if defined(UNITS)
+// On matrix units: rows and queries are halves, PADDED numbers each, and the products of 16 rows with 8 queries are one
+// instruction of 32 items, a warp. Products of halves are exact, and so are the sums of a few; `device.rs` bounds the error.
+
+#define WARP 32
+// Words of two halves of a vector that lie in local memory at a time, and their distance there: warps read without conflicts.
+#define WORDS 16
+#define PITCH (WORDS + 4)
+// Vectors of a warp: it has BANDS times 16 rows and COLUMNS times 8 queries.
+#define BANDS 4
+#define COLUMNS 4
+#define WARPS_OF_ROWS (GROUP / (16 * BANDS))
+
+#if defined(__NV_CL_C_VERSION)
+// The compiler does not accept components of vectors as operands.
+inline float4 multiply(uint4 a, uint b0, uint b1, float4 c) {
+    float x, y, z, w;
+    const uint a0 = a.x, a1 = a.y, a2 = a.z, a3 = a.w;
+    const float c0 = c.x, c1 = c.y, c2 = c.z, c3 = c.w;
+    __asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                   : "=f"(x), "=f"(y), "=f"(z), "=f"(w)
+                   : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
+    return (float4)(x, y, z, w);
+}
+#define SCRATCH
+#define MULTIPLY(a, b0, b1, c) multiply(a, b0, b1, c)
+#else
+// Through local memory, so that this code runs on every device.
+inline float4 multiply(uint4 a, uint b0, uint b1, float4 c, __local uint *scratch) {
+    const uint item = get_local_id(0), warp = item / WARP * WARP;
+    const uint row = item % WARP / 4, column = item % 4 * 2;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    scratch[item] = a.x;
+    scratch[ITEMS + item] = a.y;
+    scratch[2 * ITEMS + item] = a.z;
+    scratch[3 * ITEMS + item] = a.w;
+    scratch[4 * ITEMS + item] = b0;
+    scratch[5 * ITEMS + item] = b1;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float sums[4] = {c.x, c.y, c.z, c.w};
+    for (uint sum = 0; sum < 4; ++sum) {
+        for (uint i = 0; i < 8; ++i) {
+            const uint left = scratch[(2 * (i / 4) + sum / 2) * ITEMS + warp + row * 4 + i % 4];
+            const uint right = scratch[(4 + i / 4) * ITEMS + warp + (column + sum % 2) * 4 + i % 4];
+            for (uint half_of = 0; half_of < 2; ++half_of) {
+                sums[sum] = fma(
+                    vload_half(half_of, (const half *)&left), vload_half(half_of, (const half *)&right), sums[sum]);
+            }
+        }
+    }
+    return (float4)(sums[0], sums[1], sums[2], sums[3]);
+}
+#define SCRATCH __local uint scratch[6 * ITEMS];
+#define MULTIPLY(a, b0, b1, c) multiply(a, b0, b1, c, scratch)
+#endif
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan(
+    __global const uint4 *rows, __global const float2 *terms, uint rows_first, uint rows_end,
+    __global const uint4 *queries, uint queries_count,
+    // Of halves, with those that fill the last words.
+    uint dimensions, __global const float *limits, __global uint *counts, __global uint2 *entries, uint capacity,
+    uint keeps_all) {
+    __local uint near_rows[GROUP * PITCH] __attribute__((aligned(16)));
+    __local uint near_queries[GROUP * PITCH] __attribute__((aligned(16)));
+    SCRATCH
+
+    const uint item = get_local_id(0);
+    const uint warp = item / WARP, lane = item % WARP;
+    const uint query_groups = (queries_count + GROUP - 1) / GROUP;
+    const uint first_query = get_group_id(0) % query_groups * GROUP;
+    const uint first_row = rows_first + get_group_id(0) / query_groups * GROUP;
+    const uint warp_row = warp % WARPS_OF_ROWS * (16 * BANDS), warp_query = warp / WARPS_OF_ROWS * (8 * COLUMNS);
+
+    float4 sums[BANDS][COLUMNS];
+#pragma unroll
+    for (uint band = 0; band < BANDS; band++) {
+#pragma unroll
+        for (uint column = 0; column < COLUMNS; column++) {
+            sums[band][column] = 0.0f;
+        }
+    }
+// Quadruples of words of a vector, and those that an item copies.
+#define QUADRUPLES (WORDS / 4)
+#define COPIED_QUADRUPLES (GROUP * QUADRUPLES / ITEMS)
+    const ulong of_vector = dimensions / 8;
+    uint4 next_rows[COPIED_QUADRUPLES], next_queries[COPIED_QUADRUPLES];
+#define READ_HALVES(begin)                                                                                \
+    _Pragma("unroll") for (uint c = 0; c < COPIED_QUADRUPLES; c++) {                                      \
+        const uint i = c * ITEMS + item, vector = i / QUADRUPLES, place = (begin) + i % QUADRUPLES;       \
+        const ulong row = first_row + vector, query = first_query + vector;                               \
+        next_rows[c] = row < rows_end ? rows[row * of_vector + place] : (uint4)(0);                       \
+        next_queries[c] = query < queries_count ? queries[query * of_vector + place] : (uint4)(0);        \
+    }
+    READ_HALVES(0)
+    for (uint begin = 0; begin < of_vector; begin += QUADRUPLES) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+        for (uint c = 0; c < COPIED_QUADRUPLES; c++) {
+            const uint i = c * ITEMS + item;
+            const uint at = i / QUADRUPLES * (PITCH / 4) + i % QUADRUPLES;
+            ((__local uint4 *)near_rows)[at] = next_rows[c];
+            ((__local uint4 *)near_queries)[at] = next_queries[c];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (begin + QUADRUPLES < of_vector) {
+            READ_HALVES(begin + QUADRUPLES)
+        }
+#pragma unroll
+        for (uint step = 0; step < WORDS / 8; step++) {
+            uint4 a[BANDS];
+#pragma unroll
+            for (uint band = 0; band < BANDS; band++) {
+                const __local uint *at = near_rows + (warp_row + band * 16 + lane / 4) * PITCH + step * 8 + lane % 4;
+                a[band] = (uint4)(at[0], at[8 * PITCH], at[4], at[8 * PITCH + 4]);
+            }
+#pragma unroll
+            for (uint column = 0; column < COLUMNS; column++) {
+                const __local uint *at =
+                    near_queries + (warp_query + column * 8 + lane / 4) * PITCH + step * 8 + lane % 4;
+                const uint b0 = at[0], b1 = at[4];
+#pragma unroll
+                for (uint band = 0; band < BANDS; band++) {
+                    sums[band][column] = MULTIPLY(a[band], b0, b1, sums[band][column]);
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (uint band = 0; band < BANDS; band++) {
+#pragma unroll
+        for (uint high = 0; high < 2; high++) {
+            const uint row = first_row + warp_row + band * 16 + high * 8 + lane / 4;
+            const float2 term = row < rows_end ? terms[row] : (float2)(ABSENT, 0.0f);
+#pragma unroll
+            for (uint column = 0; column < COLUMNS; column++) {
+#pragma unroll
+                for (uint odd = 0; odd < 2; odd++) {
+                    const uint query = first_query + warp_query + column * 8 + lane % 4 * 2 + odd;
+                    const float limit = query < queries_count ? limits[query] : -INFINITY;
+                    const float4 four = sums[band][column];
+                    const float sum = high ? (odd ? four.w : four.z) : (odd ? four.y : four.x);
+                    const float value = fma(-term.y, sum, term.x);
+                    if (keeps_all) {
+                        if (row < rows_end && query < queries_count) {
+                            entries[(ulong)query * capacity + (row - rows_first)] = (uint2)(row, bits_of(value));
+                        }
+                    } else if (!(value > limit) && value != ABSENT && query < queries_count) {
+                        append(counts, entries, capacity, query, row, value);
+                    }
+                }
+            }
+        }
+    }
+}
+#else
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan(
     // Vectors of `dimensions` numbers, one after the other.
     __global const NUMBER *rows,
@@ -120,22 +286,18 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan(
                     const float4 four = sums[a][i][b];
                     const float sum = j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
                     const float value = fma(-term.y, sum, term.x);
-                    // One pattern of bits stands for all that are no numbers, which come after all numbers.
-                    const uint bits = value == value ? as_uint(value) : 0x7fc00000u;
                     if (keeps_all) {
-                        entries[(ulong)query * capacity + (row - rows_first)] = (uint2)(row, bits);
+                        entries[(ulong)query * capacity + (row - rows_first)] = (uint2)(row, bits_of(value));
                     } else if (!(value > limit) && value != ABSENT) {
                         // A value that is no number stays.
-                        const uint place = atomic_inc(&counts[query]);
-                        if (place < capacity) {
-                            entries[(ulong)query * capacity + place] = (uint2)(row, bits);
-                        }
+                        append(counts, entries, capacity, query, row, value);
                     }
                 }
             }
         }
     }
 }
+#endif
 
 // The bits of a number, in the order of the numbers.
 uint ordered(uint bits) {

@@ -9,6 +9,8 @@
 
 use std::ops::Range;
 
+use half::f16;
+
 use super::flat::{FlatQueries, row_terms};
 use super::measure::{VectorMeasure, inner_product};
 use crate::CodePath;
@@ -36,16 +38,34 @@ const GROWTH: u64 = 8;
 /// Entries of a list, at least.
 const ENTRIES_MIN: usize = 1024;
 
-/// The constants to compile the source with, for rows of a type of numbers.
-pub fn constants(numbers: NumberType) -> Vec<(&'static str, String)> {
+/// How the products of rows and queries are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Products {
+    /// In f32, of rows in their type of numbers.
+    Single(NumberType),
+    /// Of halves, by NVIDIA's matrix units (PTX `mma`, compute capability 8.0 and above), which other devices emulate slowly.
+    Halves,
+}
+
+/// Halves of a vector on matrix units, with zeros that fill it up.
+pub fn padded(dimensions: usize) -> usize {
+    dimensions.next_multiple_of(32)
+}
+
+/// The constants to compile the source with.
+pub fn constants(products: Products) -> Vec<(&'static str, String)> {
+    let sizes = [("GROUP", GROUP), ("QUADS", QUADS), ("SIDE", SIDE), ("DEPTH", DEPTH)];
+    let mut constants: Vec<_> = sizes.map(|(name, size)| (name, size.to_string())).into();
+    let Products::Single(numbers) = products else {
+        constants.push(("UNITS", "1".to_owned()));
+        return constants;
+    };
     let number = match numbers {
         NumberType::F32 => "float",
         NumberType::F16 => "half",
         NumberType::U8 => "uchar",
         NumberType::I8 => "char",
     };
-    let sizes = [("GROUP", GROUP), ("QUADS", QUADS), ("SIDE", SIDE), ("DEPTH", DEPTH)];
-    let mut constants: Vec<_> = sizes.map(|(name, size)| (name, size.to_string())).into();
     constants.push(("NUMBER", number.to_owned()));
     if numbers == NumberType::F16 {
         constants.push(("HALVES", "1".to_owned()));
@@ -99,8 +119,51 @@ impl Plan {
 #[derive(Debug)]
 pub struct DeviceQueries {
     flat: FlatQueries,
+    measure: VectorMeasure,
+    dimensions: usize,
     /// Query by query; normalised for the cosine.
     pub numbers: Vec<f32>,
+    /// By query: its norm, and the norm of what rounding to halves takes from it.
+    halved: Vec<(f64, f64)>,
+}
+
+/// What rounding to halves takes from the rows of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HalfError {
+    /// The largest norm of a difference.
+    pub norm: f64,
+    /// The largest norm of a difference over that of its row.
+    pub relative: f64,
+}
+
+impl HalfError {
+    /// The larger of both numbers; a number that is none is the largest.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        let larger = |a: f64, b: f64| if a <= b { b } else { a };
+        Self { norm: larger(other.norm, self.norm), relative: larger(other.relative, self.relative) }
+    }
+}
+
+/// The largest part of a product of norms that halves may take, so that they exclude enough.
+const HALVES_WORTH: f64 = 1.0 / 256.0;
+/// The error of a sum of products on matrix units for each product, as a part of the product of the norms: they cut off bits
+/// below the largest part of a sum, eight units of f32 at most.
+const UNIT_OF_SUM: f64 = 8.0 / (1 << 24) as f64;
+
+/// The half that is nearest to a number, as a number.
+fn halved(number: f32) -> f32 {
+    f16::from_f32(number).to_f32()
+}
+
+/// Numbers as words of two halves, vector by vector, each padded with zeros.
+pub fn halves<N: Number>(dimensions: usize, numbers: &[N], to: &mut [u16]) {
+    let padded = padded(dimensions);
+    for (to, from) in to.chunks_exact_mut(padded).zip(numbers.chunks_exact(dimensions)) {
+        let (of_numbers, rest) = to.split_at_mut(dimensions);
+        of_numbers.iter_mut().zip(from).for_each(|(to, from)| *to = f16::from_f32(from.widened()).to_bits());
+        rest.fill(0);
+    }
 }
 
 impl DeviceQueries {
@@ -116,7 +179,39 @@ impl DeviceQueries {
             let scaled = |number: &f32| (f64::from(*number) / norm) as f32;
             numbers.extend(query.iter().map(|number| if is_scaled { scaled(number) } else { *number }));
         }
-        Self { flat: FlatQueries::new(CodePath::Portable, measure, dimensions, queries), numbers }
+        let of_query = |query: &[f32]| {
+            let of = |f: &dyn Fn(f32) -> f64| query.iter().map(|x| f(*x).powi(2)).sum::<f64>().sqrt();
+            (of(&|x| f64::from(x)), of(&|x| f64::from(x) - f64::from(halved(x))))
+        };
+        let halved = numbers.chunks_exact(dimensions.max(1)).map(of_query).collect();
+        let flat = FlatQueries::new(CodePath::Portable, measure, dimensions, queries);
+        Self { flat, measure, dimensions, numbers, halved }
+    }
+
+    /// The queries as halves, for matrix units.
+    pub fn halves(&self, to: &mut [u16]) {
+        halves(self.dimensions, &self.numbers, to);
+    }
+
+    /// The largest error that halves and matrix units add to that of a value; nothing if it would exclude too little.
+    pub fn error_of_halves(&self, query: usize, norm_max: f64, rows: HalfError) -> Option<f64> {
+        let (norm, lost) = self.halved[query];
+        let steps = self.dimensions as f64 + 16.0;
+        // By the norms of the query and of the row, which the cosine divides by.
+        let relative = rows.relative + lost / norm.max(f64::MIN_POSITIVE) * (1.0 + rows.relative);
+        let is_worth = relative <= HALVES_WORTH || norm == 0.0 && rows.relative <= HALVES_WORTH;
+        let of_sum = steps * UNIT_OF_SUM * (1.0 + HALVES_WORTH).powi(2);
+        let error = match self.measure {
+            VectorMeasure::Cosine => 1.01 * (relative.min(1.0) + of_sum),
+            _ => {
+                let of_rounding = norm * rows.norm + lost * (norm_max + rows.norm);
+                2.0 * 1.01 * (of_rounding + of_sum * norm * norm_max)
+            }
+        };
+        // Products of subnormal halves may count as nothing.
+        let tiny = 2.0_f64.powi(-23) * self.dimensions as f64;
+        let tiny = if self.measure == VectorMeasure::Cosine { 0.0 } else { tiny.min(error) };
+        (is_worth && error.is_finite()).then_some(error + tiny)
     }
 
     /// Number of queries.
@@ -140,17 +235,33 @@ impl DeviceQueries {
     }
 }
 
-/// The terms of some rows, and the largest norm: `base - factor * product` is the value of a row.
-pub fn terms(measure: VectorMeasure, dimensions: usize, rows: VectorRef<'_>) -> (Vec<[f32; 2]>, f64) {
-    fn of<N: Number>(measure: VectorMeasure, dimensions: usize, rows: &[N]) -> (Vec<[f32; 2]>, f64) {
-        let mut norm_max = 0.0_f64;
+/// The terms of some rows, `base - factor * product` being the value of a row; the largest norm; and what halves take.
+pub fn terms(
+    measure: VectorMeasure,
+    dimensions: usize,
+    rows: VectorRef<'_>,
+) -> (Vec<[f32; 2]>, f64, HalfError) {
+    fn of<N: Number>(
+        measure: VectorMeasure,
+        dimensions: usize,
+        rows: &[N],
+    ) -> (Vec<[f32; 2]>, f64, HalfError) {
+        let (mut norm_max, mut error) = (0.0_f64, HalfError::default());
         let terms = rows.chunks_exact(dimensions).map(|row| {
             let square = inner_product(row, row);
-            norm_max = if square.sqrt() <= norm_max { norm_max } else { square.sqrt() };
+            let norm = square.sqrt();
+            norm_max = if norm <= norm_max { norm_max } else { norm };
+            // Whole numbers of bytes are halves.
+            if !matches!(N::TYPE, NumberType::U8 | NumberType::I8) {
+                let lost = |number: &N| (number.wide() - f64::from(halved(number.widened()))).powi(2);
+                let lost = row.iter().map(lost).sum::<f64>().sqrt();
+                let relative = if lost == 0.0 { 0.0 } else { lost / norm };
+                error = error.max(HalfError { norm: lost, relative });
+            }
             let (base, factor) = row_terms(measure, square);
             [base, factor]
         });
-        (terms.collect(), norm_max)
+        (terms.collect(), norm_max, error)
     }
     with_numbers!(rows, rows => of(measure, dimensions, rows))
 }
@@ -186,9 +297,11 @@ mod tests {
     #[test]
     fn terms_are_those_of_rows() {
         let rows = [3.0_f32, 4.0, 0.0, 0.0];
-        let (found, norm) = terms(VectorMeasure::L2, 2, VectorRef::F32(&rows));
-        assert_eq!((found, norm), (vec![[25.0, 2.0], [0.0, 2.0]], 5.0));
-        let (found, _) = terms(VectorMeasure::Cosine, 2, VectorRef::F32(&rows));
+        let (found, norm, error) = terms(VectorMeasure::L2, 2, VectorRef::F32(&rows));
+        assert_eq!((found, norm, error), (vec![[25.0, 2.0], [0.0, 2.0]], 5.0, HalfError::default()));
+        let (.., error) = terms(VectorMeasure::L2, 2, VectorRef::F32(&[1.0, 2049.0]));
+        assert!(error.norm == 1.0 && error.relative < 1.0 / 2048.0);
+        let (found, ..) = terms(VectorMeasure::Cosine, 2, VectorRef::F32(&rows));
         assert_eq!(found, [[0.0, 0.2], [0.0, 0.0]]);
         let queries = DeviceQueries::new(VectorMeasure::Cosine, 2, &[&[3.0, 4.0], &[0.0, 0.0]]);
         assert_eq!(queries.numbers, [0.6, 0.8, 0.0, 0.0]);

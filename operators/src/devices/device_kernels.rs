@@ -7,7 +7,7 @@ use boxwork_kernels::selection::{self, Bounded};
 use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::device as distances;
 use boxwork_kernels::sqfd::exact_device as exact;
-use boxwork_kernels::vector::{NumberType, device as vectors};
+use boxwork_kernels::vector::device as vectors;
 use boxwork_runtime::feeding::{Argument, KernelSpec, ProgramSource};
 
 static DISTANCES: [KernelSpec; 1] = [KernelSpec {
@@ -199,12 +199,12 @@ static VECTORS: [KernelSpec; 3] = [
     },
 ];
 
-/// The nearest vectors of many queries (`vector/device.cl`), for rows of a type of numbers.
-pub fn vectors_program(numbers: NumberType) -> ProgramSource {
+/// The nearest vectors of many queries (`vector/device.cl`).
+pub fn vectors_program(products: vectors::Products) -> ProgramSource {
     ProgramSource {
         name: "vectors",
         text: vectors::TEXT,
-        constants: vectors::constants(numbers),
+        constants: vectors::constants(products),
         kernels: &VECTORS,
         exact: true,
     }

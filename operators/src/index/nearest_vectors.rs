@@ -27,7 +27,7 @@ use boxwork_stores::store_error::StoreError;
 use boxwork_stores::subset::Subset;
 use boxwork_stores::vector_codes::{self, vectors_of};
 
-use self::on_device::{Chunks, DEVICE_ROWS_MIN, VectorScan};
+use self::on_device::{Chunks, DEVICE_ROWS_MIN, Sized, VectorScan};
 use super::metric_search::{INPUTS, OUTPUTS};
 use crate::columns::distances_envelope;
 use crate::devices::code_path;
@@ -129,7 +129,7 @@ struct NearestVectors {
     /// The devices that may scan rows.
     picked: Picked,
     /// Sizes other than the usual ones, in tests.
-    plan: Option<Plan>,
+    plan: Option<Sized>,
     slots: u64,
     search: Option<Search>,
     /// Answers to send.
@@ -254,7 +254,7 @@ impl NearestVectors {
             _ if subset.is_some() => None,
             _ => {
                 let numbers = numbered.into_iter().map(|(_, numbers)| numbers).collect();
-                let plan = self.plan.unwrap_or_else(|| Plan::new(self.k));
+                let plan = self.plan.unwrap_or_else(|| Sized { plan: Plan::new(self.k), emulates: false });
                 on_device::stage(&self.shared, numbers, (self.k, self.range, self.slots, plan), &self.picked)
             }
         };

@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use boxwork_kernels::vector::device::{DeviceQueries, ITEMS, Plan, groups};
+use boxwork_kernels::vector::device::{DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
 use boxwork_kernels::vector::{NumberType, VectorRef};
+use boxwork_kernels::with_numbers;
 use boxwork_runtime::feeding::{
     Back, Block, DeviceError, Feed, Grid, Plain, ProgramSource, SharedKey, Value,
 };
@@ -23,7 +24,8 @@ use crate::devices::reading::block_error;
 const PART_ROWS: usize = 4096;
 /// The content of a chunk's buffers on a device.
 const ROWS: u64 = 0;
-const TERMS: u64 = 1;
+const HALVES: u64 = 1;
+const TERMS: u64 = 2;
 
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
@@ -32,15 +34,16 @@ pub(super) struct Request {
     pub(super) queries: DeviceQueries,
     pub(super) plan: Plan,
     pub(super) k: usize,
+    products: Products,
     program: ProgramSource,
     /// Unique to these queries within the process.
     version: u64,
 }
 
 impl Request {
-    pub(super) fn new(queries: DeviceQueries, numbers: NumberType, plan: Plan, k: usize) -> Self {
+    pub(super) fn new(queries: DeviceQueries, products: Products, plan: Plan, k: usize) -> Self {
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
-        Self { queries, plan, k, program: vectors_program(numbers), version }
+        Self { queries, plan, k, products, program: vectors_program(products), version }
     }
 }
 
@@ -97,12 +100,14 @@ impl VectorBlock {
         let (shared, request) = (Arc::clone(&self.shared), Arc::clone(&self.request));
         let (vectors, rows) = (&shared.vectors, self.rows());
         let key = |form| SharedKey { resource: vectors.number(), form, part: self.chunk as u64 };
-        self.brings = !feed.device().holds(key(ROWS));
-        match vectors.kind().number_type() {
-            NumberType::F32 => self.send::<f32>(feed, key(ROWS))?,
-            NumberType::F16 => self.send::<u16>(feed, key(ROWS))?,
-            NumberType::U8 => self.send::<u8>(feed, key(ROWS))?,
-            NumberType::I8 => self.send::<i8>(feed, key(ROWS))?,
+        let form = if request.products == Products::Halves { HALVES } else { ROWS };
+        self.brings = !feed.device().holds(key(form));
+        match (request.products, vectors.kind().number_type()) {
+            (Products::Halves, _) => self.send_halves(feed, key(form))?,
+            (_, NumberType::F32) => self.send::<f32>(feed, key(form))?,
+            (_, NumberType::F16) => self.send::<u16>(feed, key(form))?,
+            (_, NumberType::U8) => self.send::<u8>(feed, key(form))?,
+            (_, NumberType::I8) => self.send::<i8>(feed, key(form))?,
         }
         let terms = &shared.chunks.terms(self.chunk).terms;
         feed.shared("terms", key(TERMS + shared.measure as u64), terms.len(), |to: &mut [[f32; 2]]| {
@@ -110,10 +115,29 @@ impl VectorBlock {
             Ok(())
         })?;
         let (queries, plan) = (&request.queries, request.plan);
-        feed.replicated("queries", request.version, queries.numbers.len(), |to: &mut [f32]| {
-            to.copy_from_slice(&queries.numbers);
-            Ok(())
-        })?;
+        let dimensions = match request.products {
+            Products::Halves => padded(vectors.kind().dimensions()),
+            Products::Single(_) => vectors.kind().dimensions(),
+        };
+        match request.products {
+            Products::Halves => {
+                feed.replicated(
+                    "queries",
+                    request.version,
+                    queries.len() * dimensions,
+                    |to: &mut [u16]| {
+                        queries.halves(to);
+                        Ok(())
+                    },
+                )?;
+            }
+            Products::Single(_) => {
+                feed.replicated("queries", request.version, queries.numbers.len(), |to: &mut [f32]| {
+                    to.copy_from_slice(&queries.numbers);
+                    Ok(())
+                })?;
+            }
+        }
         for (name, numbers) in [("limits", &self.limits), ("errors", &self.errors)] {
             feed.write(name, numbers.len(), |to: &mut [f32]| {
                 to.copy_from_slice(numbers);
@@ -137,7 +161,7 @@ impl VectorBlock {
                 ("rows_first", number(stage.start)),
                 ("rows_end", number(stage.end)),
                 ("queries_count", number(count)),
-                ("dimensions", number(vectors.kind().dimensions())),
+                ("dimensions", number(dimensions)),
                 ("capacity", number(plan.capacity)),
                 ("keeps_all", number(usize::from(keeps_all && nth == 0))),
             ];
@@ -150,6 +174,26 @@ impl VectorBlock {
         feed.launch(&request.program, "hand_over", Grid::of([count], [ITEMS]), &values)?;
         feed.read::<u32>("counts", count)?;
         feed.read::<[u32; 2]>("found", count * plan.found)
+    }
+
+    /// Sends the chunk's rows as halves, which stay on the device if it keeps them.
+    fn send_halves(&self, feed: &mut Feed<'_>, key: SharedKey) -> Result<(), DeviceError> {
+        let vectors = &self.shared.vectors;
+        let (dimensions, rows) = (vectors.kind().dimensions(), self.rows());
+        let of_row = padded(dimensions);
+        let fill = |part: usize, to: &mut [u16]| {
+            let first = rows.start + (part * PART_ROWS) as u64;
+            each_batch(vectors, first, to.len() / of_row, |all, numbers, place| {
+                let to = &mut to[place * of_row..];
+                with_numbers!(all, all => halves(dimensions, &all[numbers], to));
+            })
+            .map_err(block_error)
+        };
+        let (count, part) = ((rows.end - rows.start) as usize * of_row, PART_ROWS * of_row);
+        match self.is_kept {
+            true => feed.shared_in_parts("rows", key, count, part, fill),
+            false => feed.pinned_in_parts("rows", key, count, part, fill),
+        }
     }
 
     /// Sends the chunk's rows, which stay on the device if it keeps them.
@@ -195,14 +239,28 @@ sent! {
 /// Copies whole rows, from `first` on, until `to` is full.
 fn copy<T: Sent>(vectors: &ObjectStore<Vectors>, first: u64, to: &mut [T]) -> Result<(), StoreError> {
     let dimensions = vectors.kind().dimensions();
+    each_batch(vectors, first, to.len() / dimensions, |all, numbers, place| {
+        let to = &mut to[place * dimensions..][..numbers.len()];
+        T::copy(all, numbers, to);
+    })
+}
+
+/// Calls a function with the numbers of each batch that holds some of the rows, where the rows' numbers are among them, and the
+/// place of the first.
+fn each_batch(
+    vectors: &ObjectStore<Vectors>,
+    first: u64,
+    count: usize,
+    mut f: impl FnMut(VectorRef<'_>, Range<usize>, usize),
+) -> Result<(), StoreError> {
+    let dimensions = vectors.kind().dimensions();
     vectors.read::<_, StoreError>(|objects| {
-        let (mut row, mut rest) = (first, &mut to[..]);
-        while !rest.is_empty() {
-            let (batch, at) = vectors.locate(row)?;
-            let rows = (rest.len() / dimensions).min((vectors.ids(batch).end - row) as usize);
-            let (here, beyond) = rest.split_at_mut(rows * dimensions);
-            T::copy(objects.batch(batch)?.all(), at * dimensions..(at + rows) * dimensions, here);
-            (row, rest) = (row + rows as u64, beyond);
+        let mut place = 0;
+        while place < count {
+            let (batch, at) = vectors.locate(first + place as u64)?;
+            let rows = (count - place).min((vectors.ids(batch).end - first) as usize - place);
+            f(objects.batch(batch)?.all(), at * dimensions..(at + rows) * dimensions, place);
+            place += rows;
         }
         Ok(())
     })

@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::interrupt::ask;
-use boxwork_kernels::vector::device::{self, ABSENT, DeviceQueries, K_MAX, Plan};
+use boxwork_kernels::vector::device::{self, ABSENT, DeviceQueries, HalfError, K_MAX, Plan, Products};
 use boxwork_kernels::vector::{FlatQueries, Nearest, VectorMeasure};
-use boxwork_runtime::feeding::{Devices, Picked, Residence};
+use boxwork_runtime::feeding::{Device, Devices, Picked, Residence};
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
 use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::object_store::ObjectStore;
@@ -44,6 +44,8 @@ pub(super) struct Chunks {
 pub(super) struct Terms {
     pub(super) terms: Vec<[f32; 2]>,
     norm_max: f64,
+    /// What rounding to halves takes.
+    halved: HalfError,
 }
 
 impl Chunks {
@@ -124,14 +126,15 @@ impl Chunks {
                 });
             });
             ask(&|| cx.is_cancelled())?;
-            let (mut all, mut norm_max) = (Vec::new(), 0.0_f64);
+            let (mut all, mut norm_max, mut halved) = (Vec::new(), 0.0_f64, HalfError::default());
             for (_, part) in parts {
-                let (terms, norm) = part.expect("no part was left out")?;
+                let (terms, norm, error) = part.expect("no part was left out")?;
                 all.extend(terms);
+                halved = halved.max(error);
                 norm_max = if norm <= norm_max { norm_max } else { norm };
             }
             // Another request may have been first, with equal terms.
-            let _ = terms.set(Terms { terms: all, norm_max });
+            let _ = terms.set(Terms { terms: all, norm_max, halved });
         }
         Ok(())
     }
@@ -142,9 +145,9 @@ fn terms_of(
     vectors: &ObjectStore<Vectors>,
     measure: VectorMeasure,
     batch: usize,
-) -> Result<(Vec<[f32; 2]>, f64), StoreError> {
+) -> Result<(Vec<[f32; 2]>, f64, HalfError), StoreError> {
     let dimensions = vectors.kind().dimensions();
-    let (mut terms, norm) = vectors.read::<_, StoreError>(|objects| {
+    let (mut terms, norm, halved) = vectors.read::<_, StoreError>(|objects| {
         Ok(device::terms(measure, dimensions, objects.batch(batch)?.all()))
     })?;
     for (row, term) in vectors.ids(batch).zip(&mut terms) {
@@ -152,7 +155,14 @@ fn terms_of(
             *term = ABSENT;
         }
     }
-    Ok((terms, norm))
+    Ok((terms, norm, halved))
+}
+
+/// The first generation of NVIDIA devices whose matrix units take halves in this form.
+const UNITS_FROM: (u32, u32) = (8, 0);
+
+fn has_units(device: &Device) -> bool {
+    device.info().compute_capability.is_some_and(|capability| capability >= UNITS_FROM)
 }
 
 /// A part of the scan.
@@ -166,7 +176,13 @@ pub(super) enum Item {
 /// The scan of all rows, as a task for devices.
 pub(super) struct VectorScan {
     shared: Arc<Shared>,
-    request: Arc<Request>,
+    /// Set by the first firing, which knows the rows' errors.
+    request: Option<Arc<Request>>,
+    queries: Option<DeviceQueries>,
+    k: usize,
+    plan: Plan,
+    /// Whether all devices have matrix units, or tests want them emulated.
+    has_units: bool,
     /// The queries as slots take them.
     packed: Packed,
     numbers: Vec<Vec<f32>>,
@@ -178,11 +194,18 @@ pub(super) struct VectorScan {
     seen: u64,
 }
 
+/// The sizes of the search, and whether its products are those of matrix units, even where a device emulates these.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sized {
+    pub(super) plan: Plan,
+    pub(super) emulates: bool,
+}
+
 /// The scan on the devices that are picked, if they can do it: not for more objects than a list holds.
 pub(super) fn stage(
     shared: &Arc<Shared>,
     numbers: Vec<Vec<f32>>,
-    (k, range, slots, plan): (usize, f64, u64, Plan),
+    (k, range, slots, plan): (usize, f64, u64, Sized),
     picked: &Picked,
 ) -> Option<DeviceStage<VectorScan>> {
     let (devices, allowed) = picked.devices.clone().filter(|_| k <= K_MAX && !numbers.is_empty())?;
@@ -194,17 +217,21 @@ impl VectorScan {
     fn new(
         shared: &Arc<Shared>,
         numbers: Vec<Vec<f32>>,
-        (k, range, slots, plan): (usize, f64, u64, Plan),
+        (k, range, slots, plan): (usize, f64, u64, Sized),
         (devices, allowed): (&Devices, &Arc<[usize]>),
     ) -> Self {
         let (vectors, measure) = (&shared.vectors, shared.measure);
-        let (dimensions, number_type) = (vectors.kind().dimensions(), vectors.kind().number_type());
+        let dimensions = vectors.kind().dimensions();
         let slices: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
         let queries = DeviceQueries::new(measure, dimensions, &slices);
         let found = (0..queries.len()).map(|query| Nearest::new(k, queries.value_of(query, range))).collect();
         Self {
             packed: Packed::Flat(FlatQueries::new(CodePath::detect(), measure, dimensions, &slices)),
-            request: Arc::new(Request::new(queries, number_type, plan, k)),
+            request: None,
+            queries: Some(queries),
+            k,
+            plan: plan.plan,
+            has_units: plan.emulates || allowed.iter().all(|device| has_units(&devices.list()[*device])),
             residence: shared.chunks.residence(vectors, devices, allowed),
             items: (0..shared.chunks.count()).map(Item::Chunk).collect(),
             shared: Arc::clone(shared),
@@ -213,6 +240,10 @@ impl VectorScan {
             found,
             seen: 0,
         }
+    }
+
+    fn request(&self) -> &Arc<Request> {
+        self.request.as_ref().expect("the first firing makes it")
     }
 
     /// The nearest of each query, once the stage has ended.
@@ -258,9 +289,20 @@ impl DeviceTask for VectorScan {
         let chunks = &self.shared.chunks;
         chunks.fill(cx, &self.shared)?;
         let norm_max = (0..chunks.count()).map(|chunk| chunks.terms(chunk).norm_max).fold(0.0, f64::max);
+        let halved = (0..chunks.count()).map(|chunk| chunks.terms(chunk).halved);
+        let halved = halved.fold(HalfError::default(), HalfError::max);
+        let queries = self.queries.take().expect("the first firing takes the queries");
+        let of_halves = (0..queries.len()).map(|query| queries.error_of_halves(query, norm_max, halved));
+        let of_halves: Option<Vec<f64>> = if self.has_units { of_halves.collect() } else { None };
         for (query, found) in self.found.iter_mut().enumerate() {
-            found.raise_error(self.request.queries.error(query, norm_max));
+            let more = of_halves.as_ref().map_or(0.0, |errors| errors[query]);
+            found.raise_error(queries.error(query, norm_max) + more);
         }
+        let products = match of_halves {
+            Some(_) => Products::Halves,
+            None => Products::Single(self.shared.vectors.kind().number_type()),
+        };
+        self.request = Some(Arc::new(Request::new(queries, products, self.plan, self.k)));
         // Values that may leave f32 exclude nothing: slots know what to do.
         if !self.found.iter().all(|found| found.error().is_finite()) {
             let rows = 0..self.shared.vectors.len();
@@ -290,7 +332,7 @@ impl DeviceTask for VectorScan {
         // Twice the error of a value, rounded up.
         let errors = self.found.iter().map(|found| (2.0 * found.error() * (1.0 + 1e-6)) as f32).collect();
         let home = (self.residence.home(chunk), self.residence.is_kept(chunk));
-        Ok(VectorBlock::new(&self.shared, &self.request, (chunk, self.seen), (limits, errors), home))
+        Ok(VectorBlock::new(&self.shared, self.request(), (chunk, self.seen), (limits, errors), home))
     }
 
     fn home(&self, block: &VectorBlock) -> Option<usize> {
@@ -356,7 +398,7 @@ impl DeviceTask for VectorScan {
             of_places.as_ref().map_or((&self.packed, &all), |(packed, found)| (packed, found));
         let firsts = (rows.start..upto).step_by(PIECE_ROWS as usize);
         let mut parts: Vec<_> = firsts.map(|first| (first..upto.min(first + PIECE_ROWS), None)).collect();
-        let (shared, k) = (&*self.shared, self.request.k);
+        let (shared, k) = (&*self.shared, self.k);
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut parts, 1, |_, parts| {

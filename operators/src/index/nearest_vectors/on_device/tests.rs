@@ -59,6 +59,7 @@ struct Case {
     range: f64,
     chunk_bytes: u64,
     plan: Option<Plan>,
+    emulates: bool,
 }
 
 /// Searches on devices, and compares with the f64 reference; returns the driver's calls.
@@ -94,7 +95,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
         rows: Vec::new(),
         sent: 0,
         shared,
-        plan: case.plan,
+        plan: Some(Sized { plan: case.plan.unwrap_or_else(|| Plan::new(k)), emulates: case.emulates }),
     };
     let mut harness = Harness::of(&NEAREST_VECTORS, Box::new(operator));
     let columns: [(&str, ArrayRef); 3] = [
@@ -151,6 +152,7 @@ const USUAL: Case = Case {
     range: f64::INFINITY,
     chunk_bytes: 1 << 30,
     plan: None,
+    emulates: false,
 };
 
 /// A plan with short stages, so that small stores have several.
@@ -166,7 +168,7 @@ fn answers_of_devices_are_those_of_the_reference() {
         for dimensions in [1, 3, 16, 127, 128, 129] {
             sound(&Case { measure, dimensions, ..USUAL });
         }
-        for rows in [1, 31, 32, 33, 128, 129, 2000] {
+        for rows in [1, 31, 32, 33, 128, 129, 900] {
             sound(&Case { measure, rows, ..USUAL });
             // Several stages, and several chunks.
             sound(&Case { measure, rows, plan: Some(SHORT), ..USUAL });
@@ -177,6 +179,15 @@ fn answers_of_devices_are_those_of_the_reference() {
             sound(&Case { measure, k, ..USUAL });
         }
     }
+    for measure in [VectorMeasure::L2, VectorMeasure::InnerProduct, VectorMeasure::Cosine] {
+        let halves = Case { measure, emulates: true, ..USUAL };
+        sound(&Case { rows: 300, chunk_bytes: 130 * 64, plan: Some(SHORT), ..halves });
+    }
+    let halves = Case { emulates: true, ..USUAL };
+    for dimensions in [1, 33] {
+        sound(&Case { dimensions, rows: 150, ..halves });
+    }
+    sound(&Case { rows: 300, plan: Some(SHORT), queries: 131, ..halves });
     sound(&Case { range: 4.0, k: 300, ..USUAL });
     sound(&Case { range: 4.0, k: 3, rows: 2000, plan: Some(SHORT), ..USUAL });
     sound(&Case { dimensions: 960, rows: 200, queries: 2, ..USUAL });
@@ -204,9 +215,9 @@ fn devices_that_fail_change_no_answer() {
     if !has_device("devices_that_fail_change_no_answer") {
         return;
     }
-    let case = Case { rows: 500, chunk_bytes: 130 * 64, plan: Some(SHORT), ..USUAL };
+    let case = Case { rows: 300, chunk_bytes: 130 * 64, plan: Some(SHORT), ..USUAL };
     let calls = check(&case, FaultPlan { appears_as: 2, ..FaultPlan::default() });
-    for call in (1..calls).step_by(7) {
+    for call in (1..calls).step_by(13) {
         for for_good in [false, true] {
             check(&case, FaultPlan { call, for_good, appears_as: 2, ..FaultPlan::default() });
         }
