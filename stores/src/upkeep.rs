@@ -228,3 +228,5 @@ fn write_indexes(
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vector_tests;

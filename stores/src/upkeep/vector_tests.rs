@@ -1,0 +1,207 @@
+//! Codes and lists of vectors are in step with their store after a kill at any step of a change, and hold each vector.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, StringArray};
+use boxwork_kernels::pieces::one_by_one;
+use boxwork_kernels::vector::codes::{Encoder, Levels};
+
+use super::*;
+use crate::any_kind;
+use crate::lists::{Assigned, Coding, Lists, ListsOptions, Training, vectors, write};
+use crate::object_column;
+use crate::pivot_table::in_threads;
+use crate::steps;
+use crate::subset::Subset;
+use crate::vector_codes::{CodesWriter, centre_of, open, vectors_of, words_of};
+
+const FOLDER: &str = "BOXWORK_TEST_VECTORS";
+const ACT: &str = "BOXWORK_TEST_VECTORS_ACT";
+/// More steps than any act takes.
+const STEPS_MAX: usize = 200;
+const CODINGS: [Coding; 4] = [Coding::Rows, Coding::Product, Coding::Fast, Coding::Rabitq];
+
+fn at(folder: &Path, name: &str) -> PathBuf {
+    folder.join(name)
+}
+
+/// The codes and the lists of each coding.
+fn kept(folder: &Path) -> Vec<PathBuf> {
+    let lists = CODINGS.map(|coding| at(folder, &format!("{}.lists.arrow", coding.name())));
+    [at(folder, "v.codes.arrow")].into_iter().chain(lists).collect()
+}
+
+fn import(path: &Path, rows: std::ops::Range<usize>) -> Arc<dyn Store> {
+    let line = |row: usize| {
+        let numbers: Vec<usize> = (0..5).map(|j| (row * 31 + j * 17 + row * row * j) % 97).collect();
+        format!("{{\"name\": \"v{row}\", \"object\": {numbers:?}}}\n")
+    };
+    let lines = path.with_extension("jsonl");
+    fs::write(&lines, rows.map(line).collect::<String>()).unwrap();
+    object_column::open(&lines, None, "name", Some(any_kind::named("vectors").unwrap())).unwrap()
+}
+
+fn space(folder: &Path) -> Arc<dyn Space> {
+    let store = any_kind::open(&at(folder, "v.arrow"), None).unwrap();
+    spaces::open(&spaces::DistanceOptions { distance: "l2".to_owned(), ..Default::default() }, store).unwrap()
+}
+
+/// A store of 300 vectors with its codes and lists.
+fn prepare(folder: &Path) {
+    any_kind::copy(&import(&at(folder, "v"), 0..300), &at(folder, "v.arrow"), &|| false).unwrap();
+    let (space, kept) = (space(folder), kept(folder));
+    let (of_space, measure) = vectors_of(&*space).unwrap();
+    let centre = centre_of(&of_space, measure, &|| false).unwrap();
+    let encoder = Encoder::new(measure, Levels::Planes, centre);
+    let mut writer = CodesWriter::create(&kept[0], &*space, encoder.clone()).unwrap();
+    writer.push(&words_of(&of_space, &encoder, 0..300).unwrap()).unwrap();
+    writer.finish().unwrap();
+    for (coding, path) in CODINGS.into_iter().zip(&kept[1..]) {
+        let options = ListsOptions {
+            lists: Some(7),
+            coding,
+            parts: None,
+            bits: None,
+            iterations: 3,
+            seed: 1,
+            rotate: None,
+            spread: false,
+        };
+        let training = Training::new(&space, options).unwrap();
+        let quantizers = training.train(&mut one_by_one()).unwrap().unwrap();
+        let ids: Vec<u64> = (0..300).collect();
+        let (lists, codes) = quantizers.assign(&vectors(&**space.store(), &ids).unwrap());
+        write(path, &space, &quantizers, &Assigned { ids, lists, codes }, &|| false).unwrap();
+    }
+}
+
+fn act(folder: &Path, what: &str) {
+    let (store, kept) = (at(folder, "v.arrow"), kept(folder));
+    match what {
+        "add" | "add one" => {
+            let count = if what == "add" { 40 } else { 1 };
+            let first = if what == "add" { 300 } else { 900 };
+            let new = import(&at(folder, "w"), first..first + count);
+            let ids: Vec<u64> = (0..count as u64).collect();
+            let names: Vec<String> = ids.iter().map(|id| new.name(*id).unwrap()).collect();
+            let columns: Vec<ArrayRef> = new.columns(&ids).unwrap();
+            let mut change = any_kind::change(&store).unwrap();
+            change.push_rows(&StringArray::from(names), &columns, false).unwrap();
+            commit(change.write().unwrap(), &kept, &mut in_threads(2)).unwrap();
+        }
+        "remove" => {
+            let mut change = any_kind::change(&store).unwrap();
+            [0, 7, 299].iter().for_each(|id| assert!(change.remove(*id).unwrap()));
+            change.write().unwrap().commit().unwrap();
+        }
+        "compact" => {
+            compact(&store, &kept, Access::Map, &mut in_threads(2), &|| false).unwrap();
+        }
+        _ => panic!("{what}"),
+    }
+}
+
+/// The names of the store's vectors. Its codes and lists must be in step, and find each vector by itself.
+fn state(folder: &Path) -> Vec<String> {
+    let (space, kept) = (space(folder), kept(folder));
+    let store = space.store();
+    let ids: Vec<u64> = store.among(0..store.ids_count()).collect();
+    let codes = open(&kept[0], &*space).unwrap();
+    assert_eq!(codes.len() as u64, store.ids_count());
+    let all = Subset::of(&**store, |_| true);
+    for path in &kept[1..] {
+        let lists = Lists::open(path, &space).unwrap();
+        assert_eq!(lists.objects(), ids.len() as u64);
+        let queries = lists.queries(vectors(&**store, &ids[..3]).unwrap());
+        for (place, id) in ids[..3].iter().enumerate() {
+            let query = vectors(&**store, &[*id]).unwrap();
+            let mut found = vec![lists.shortlist(&query, ids.len(), f64::INFINITY)];
+            for list in 0..lists.count() as u32 {
+                let mask = lists.mask(list, &all);
+                lists.scan(list, &queries, &[place], None, &mut found);
+                assert!(mask.is_none_or(|mask| mask.iter().any(|word| *word != 0)));
+            }
+            let mut found: Vec<u64> = found[0].kept().iter().map(|(_, row)| lists.id(*row)).collect();
+            found.sort_unstable();
+            assert_eq!(found, ids, "{}", path.display());
+        }
+    }
+    ids.iter().map(|id| store.name(*id).unwrap()).collect()
+}
+
+fn files(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| !name.ends_with(".jsonl")).collect()
+}
+
+/// The process to be killed. It does nothing unless it gets an act.
+#[test]
+fn act_on_vectors_and_be_killed() {
+    if let (Some(folder), Ok(what)) = (std::env::var_os(FOLDER), std::env::var(ACT)) {
+        act(Path::new(&folder), &what);
+    }
+}
+
+/// Kills an act at each of its steps: the store is in its old or its new state, all files are in step with it, and the next change
+/// removes the leftovers.
+fn check(what: &str, before: &[&str], steps_min: usize) {
+    let prepared = |acts: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path());
+        acts.iter().for_each(|what| act(folder.path(), what));
+        folder
+    };
+    let folder = prepared(before);
+    let was = state(folder.path());
+    act(folder.path(), what);
+    let will_be = state(folder.path());
+    act(folder.path(), "add one");
+    let (last, files_wanted) = (state(folder.path()), files(folder.path()));
+    for step in 1..STEPS_MAX {
+        let folder = prepared(before);
+        let ended = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "upkeep::vector_tests::act_on_vectors_and_be_killed"])
+            .env(FOLDER, folder.path())
+            .env(ACT, what)
+            .env(steps::VARIABLE, step.to_string())
+            .output()
+            .unwrap();
+        let found = state(folder.path());
+        if ended.status.success() {
+            assert_eq!(found, will_be);
+            assert!(step > steps_min, "{what} takes {step} steps");
+            return;
+        }
+        assert_eq!(ended.status.signal(), Some(libc::SIGKILL), "{ended:?}");
+        assert!(found == was || found == will_be, "{what} killed at step {step}");
+        if found == was {
+            act(folder.path(), what);
+            assert_eq!(state(folder.path()), will_be, "{what} after step {step}");
+        }
+        act(folder.path(), "add one");
+        assert_eq!(state(folder.path()), last, "{what} after step {step}");
+        assert_eq!(files(folder.path()), files_wanted, "{what} killed at step {step}");
+    }
+    panic!("{what} does not end within {STEPS_MAX} steps");
+}
+
+#[test]
+fn a_killed_addition_leaves_codes_and_lists_in_step() {
+    check("add", &["remove"], 20);
+}
+
+#[test]
+fn a_killed_removal_leaves_codes_and_lists_in_step() {
+    check("remove", &["add"], 3);
+}
+
+#[test]
+fn a_killed_compaction_leaves_codes_and_lists_in_step() {
+    check("compact", &["add", "remove"], 20);
+}
