@@ -133,3 +133,23 @@ fn each_bit_of_a_direction_finds_more() {
     assert!(fail(&["--codes", "rabitq", "--rotate"]).contains("a rotation of their own"));
     assert!(fail(&["--codes", "rabitq", "--parts", "3"]).contains("ask for 1 to 4 bits"));
 }
+
+#[test]
+fn rows_of_a_file_are_queries_of_lists() {
+    let folder = folder();
+    let at = folder.path();
+    let mut random = Random::mixed(5);
+    let bytes: Vec<u8> = (0..400 * 6).map(|_| random.below(200) as u8).collect();
+    fs::write(at.join("base.u8"), &bytes).expect("the vectors");
+    fs::write(at.join("queries.u8"), &bytes[..30 * 6]).expect("the queries");
+    let bare = ["--type", "u8", "--dimensions", "6"];
+    ok(at, &[&["import", "base.u8", "--out", "v.arrow"][..], &bare].concat());
+    ok(at, &["lists", "--store", "v.arrow", "--lists", "9", "--codes", "fast", "--out", "v.lists.arrow"]);
+    let find = ["search", "--store", "v.arrow", "--query-file", "queries.u8", "-k", "5", "--format", "csv"];
+    let exact = ok(at, &[&find[..], &bare].concat());
+    let by = ["--lists", "v.lists.arrow", "--probes", "9", "--refine", "100"];
+    let found = ok(at, &[&find[..], &bare, &by].concat());
+    assert_eq!(found.lines().count(), 1 + 30 * 5);
+    assert_eq!(found.replace(",false\n", "\n").replace(",exact\n", "\n"), exact);
+    assert!(fails(at, &[&find[..], &by].concat(), 3).contains("queries.u8"));
+}

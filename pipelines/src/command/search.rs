@@ -126,6 +126,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             ("probes".to_owned(), whole(arguments.probes)),
             ("refine".to_owned(), whole(arguments.refine)),
         ]);
+        if let Err(exit) = arguments.give_rows(&mut values) {
+            return exit;
+        }
         arguments.give_limits(&mut values);
         arguments.space.give(&mut values);
         return search(shipped::VECTOR_PROBE, catalog, &values, arguments);
@@ -175,6 +178,29 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 }
 
 impl Arguments {
+    /// Gives a search among vectors its queries: those of the command, or the rows of a file.
+    fn give_rows(&self, values: &mut BTreeMap<String, Value>) -> Result<(), Exit> {
+        let Some(path) = &self.query_file else {
+            let queries = self.queries.iter().cloned().map(Value::Text).collect();
+            values.insert("queries".to_owned(), Value::List(queries));
+            return Ok(());
+        };
+        let bare = self.number_type.as_deref().and_then(|numbers| numbers.parse().ok());
+        let bare = bare.zip(self.dimensions);
+        let bare = bare.map(|(numbers, dimensions)| Bare { numbers, dimensions: dimensions as usize });
+        let file = VectorFile::open(path, bare).map_err(|error| {
+            say(format_args!("error: {error}"));
+            Exit::Failed
+        })?;
+        let rows = (0..file.len()).map(|row| Value::Text(row.to_string())).collect();
+        values.insert("queries".to_owned(), Value::List(rows));
+        values.insert("query_file".to_owned(), path_value(path));
+        let number_type = self.number_type.as_ref();
+        values.extend(number_type.map(|numbers| ("type".to_owned(), Value::Text(numbers.clone()))));
+        values.extend(self.dimensions.map(|count| ("dimensions".to_owned(), whole(count))));
+        Ok(())
+    }
+
     /// Gives a search among vectors the number of objects, the range, and the objects among which it searches.
     fn give_limits(&self, values: &mut BTreeMap<String, Value>) {
         // A range without a number is for all objects within it.
@@ -202,35 +228,18 @@ fn search(
 
 /// Searches a store of vectors for a block of queries, by its codes if there are any.
 fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
-    let text = |text: &String| Value::Text(text.clone());
-    let queries = match &arguments.query_file {
-        None => arguments.queries.iter().map(text).collect(),
-        Some(path) => {
-            let bare = arguments.number_type.as_deref().and_then(|numbers| numbers.parse().ok());
-            let bare = bare.zip(arguments.dimensions);
-            let bare = bare.map(|(numbers, dimensions)| Bare { numbers, dimensions: dimensions as usize });
-            match VectorFile::open(path, bare) {
-                Ok(file) => (0..file.len()).map(|row| Value::Text(row.to_string())).collect(),
-                Err(error) => {
-                    say(format_args!("error: {error}"));
-                    return Exit::Failed;
-                }
-            }
-        }
-    };
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
-        ("queries".to_owned(), Value::List(queries)),
         ("format".to_owned(), Value::Text(arguments.format.clone())),
         ("out".to_owned(), path_value(&arguments.out)),
         ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
+    if let Err(exit) = arguments.give_rows(&mut values) {
+        return exit;
+    }
     arguments.give_limits(&mut values);
     arguments.space.give(&mut values);
     values.extend(arguments.codes.as_ref().map(|path| ("codes".to_owned(), path_value(path))));
-    values.extend(arguments.query_file.as_ref().map(|path| ("query_file".to_owned(), path_value(path))));
-    values.extend(arguments.number_type.as_ref().map(|numbers| ("type".to_owned(), text(numbers))));
-    values.extend(arguments.dimensions.map(|count| ("dimensions".to_owned(), whole(count))));
     let exit = run_shipped("search", shipped::VECTOR_SEARCH, catalog, &values, &arguments.options).exit;
     if exit == Exit::Ok && arguments.out.as_os_str() != "-" {
         say(format_args!("wrote {}", arguments.out.display()));
