@@ -33,6 +33,8 @@ pub struct SqfdSpace {
     // The bits of each object's sigma(S, S), or UNKNOWN. All threads compute equal bits, and the value publishes no
     // other data: relaxed order suffices.
     sigma_self: Vec<AtomicU64>,
+    /// Whether [`SqfdSpace::is_complete`] has found every similarity: none is forgotten.
+    is_all_known: AtomicBool,
     is_kept: AtomicBool,
     number: u64,
     chunks: OnceLock<Chunks>,
@@ -54,6 +56,7 @@ impl SqfdSpace {
             measure,
             sigma_self: Vec::new(),
             is_kept: AtomicBool::new(false),
+            is_all_known: AtomicBool::new(false),
             number: new_number(),
             chunks: OnceLock::new(),
             centroids_max: OnceLock::new(),
@@ -257,8 +260,13 @@ impl SqfdSpace {
 
     /// Whether every object's similarity to itself is known.
     pub fn is_complete(&self) -> bool {
+        if self.is_all_known.load(Ordering::Relaxed) {
+            return true;
+        }
         let mut ids = self.store.among(0..self.store.len());
-        ids.all(|id| self.sigma_self[id as usize].load(Ordering::Relaxed) != UNKNOWN)
+        let is_complete = ids.all(|id| self.sigma_self[id as usize].load(Ordering::Relaxed) != UNKNOWN);
+        self.is_all_known.store(is_complete, Ordering::Relaxed);
+        is_complete
     }
 
     /// Writes the sidecar if every similarity is known; returns whether a sidecar exists now.

@@ -118,13 +118,25 @@ pub(crate) fn keep_column(kernel: &GpKernel, mark: &Mark, column: &Arc<Column>) 
     }
 }
 
-/// A column of fast distances of a query from all ids; `ids` are those of the objects.
+/// The greatest of some distances, or 0.
+pub(crate) fn greatest(distances: &[f32]) -> f32 {
+    // Side by side, as the maximum of one sequence waits for itself.
+    let mut lanes = [0.0_f32; 16];
+    let (sixteens, rest) = distances.as_chunks::<16>();
+    for sixteen in sixteens {
+        for (lane, distance) in lanes.iter_mut().zip(sixteen) {
+            *lane = if *distance > *lane { *distance } else { *lane };
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(0.0, f32::max)
+}
+
+/// A column of fast distances of a query from all ids, and the greatest of them; `ids` are those of the objects.
 pub(crate) fn fast_column(
     prepared: &dyn Prepared,
     ids: &[u64],
-    distances: Vec<f32>,
+    (distances, farthest): (Vec<f32>, f32),
 ) -> Result<Column, SpaceError> {
-    let farthest = ids.iter().map(|id| distances[*id as usize]).fold(0.0, f32::max);
     prepared.see(ids, &|| false)?;
     // The error of a distance shrinks with it, and that of its square grows; both also from rounding to f32.
     let rounding = f64::from(f32::EPSILON);
@@ -282,7 +294,9 @@ impl UnderWay {
         store.confirm()?;
         let Some(prepared) = self.prepared else { return Ok(Column::Exact(self.distances)) };
         let ids: Vec<u64> = store.among(0..store.ids_count()).collect();
-        let distances = self.distances.iter().map(|distance| *distance as f32).collect();
-        Ok(fast_column(&*prepared, &ids, distances)?)
+        let distances: Vec<f32> = self.distances.iter().map(|distance| *distance as f32).collect();
+        // Removed objects have the distance 0.
+        let farthest = greatest(&distances);
+        Ok(fast_column(&*prepared, &ids, (distances, farthest))?)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the list is in the order of the bounds, of equal ones by id.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
@@ -14,6 +15,9 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use super::gp_scan::ROWS_MAX;
 use crate::columns;
 use crate::resources::gp_kernel::{self, KERNEL};
+
+/// Envelopes of which a slot leaves the first rows at a time.
+const ENVELOPES_AT_ONCE: usize = 4;
 
 const CANDIDATES: In = In::stream(0, "candidates", columns::bounds, "the objects that may be shown");
 const SHORTLIST: Out =
@@ -53,7 +57,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(GpShortlist {
         size: bind.count("size"),
         goes_on: gp_kernel::kernel(bind)?.sketch.is_none(),
-        rows: Vec::new(),
+        candidates: Vec::new(),
+        rows: 0,
         error: 0.0,
         sent: 0,
     }))
@@ -71,54 +76,79 @@ struct GpShortlist {
     size: usize,
     /// Whether objects after the first ones may be chosen too.
     goes_on: bool,
-    /// Those that are not sent, in any order.
-    rows: Vec<Row>,
+    candidates: Vec<Envelope>,
+    /// Rows of all candidates.
+    rows: usize,
     error: f64,
     /// The number of rows sent.
     sent: usize,
 }
 
+/// The last row is the first of the list.
+fn order(a: &Row, b: &Row) -> Ordering {
+    a.upper.total_cmp(&b.upper).then(b.id.cmp(&a.id))
+}
+
+/// Leaves the `count` first rows of a list, in any order.
+fn leave(rows: &mut Vec<Row>, count: usize) {
+    let left = rows.len().saturating_sub(count);
+    if left > 0 {
+        rows.select_nth_unstable_by(left, order);
+        rows.drain(..left);
+    }
+}
+
+/// The first `count` rows of an envelope, in any order.
+fn first_of(envelope: &Envelope, count: usize) -> Result<Vec<Row>, BoxError> {
+    let (ids, means, uppers) = (envelope.u64s("id")?, envelope.f64s("mean")?, envelope.f64s("upper")?);
+    let row = |row: usize| Row { id: ids[row], mean: means[row], upper: uppers[row] };
+    let mut rows: Vec<Row> = (0..ids.len()).map(row).collect();
+    leave(&mut rows, count);
+    Ok(rows)
+}
+
 impl GpShortlist {
-    /// Takes the next rows of the list, in order. Most rows are never sent, so they are not sorted.
-    fn take_first(&mut self) -> Vec<Row> {
-        // The last rows are the first of the list.
-        let order = |a: &Row, b: &Row| a.upper.total_cmp(&b.upper).then(b.id.cmp(&a.id));
-        let left = self.rows.len().saturating_sub(self.sent.clamp(self.size, ROWS_MAX));
-        if left > 0 {
-            self.rows.select_nth_unstable_by(left, order);
+    /// Takes the next rows of the list, in order. Most rows are never sent, so they are not sorted: slots leave the first of
+    /// each envelope, side by side.
+    fn take_first(&self, cx: &mut Context<'_>) -> Result<Vec<Row>, BoxError> {
+        let upto = self.sent + self.sent.clamp(self.size, ROWS_MAX);
+        let mut parts: Vec<_> = self.candidates.iter().map(|envelope| (envelope, Ok(Vec::new()))).collect();
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut parts, ENVELOPES_AT_ONCE, |_, parts| {
+                parts.iter_mut().for_each(|(envelope, first)| *first = first_of(envelope, upto));
+            });
+        });
+        let mut first = Vec::new();
+        for (_, part) in parts {
+            first.extend(part?);
         }
-        let mut first = self.rows.split_off(left);
+        leave(&mut first, upto);
         first.sort_unstable_by(|a, b| order(b, a));
-        first
+        Ok(first.split_off(self.sent))
     }
 }
 
 impl Operator for GpShortlist {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         while let Some(envelope) = cx.take(CANDIDATES) {
-            let (ids, means) = (envelope.u64s("id")?, envelope.f64s("mean")?);
-            let (uppers, errors) = (envelope.f64s("upper")?, envelope.f64s("error")?);
-            self.rows.extend((0..ids.len()).map(|row| Row {
-                id: ids[row],
-                mean: means[row],
-                upper: uppers[row],
-            }));
-            self.error = errors.iter().copied().fold(self.error, f64::max);
+            self.error = envelope.f64s("error")?.iter().copied().fold(self.error, f64::max);
+            self.rows += envelope.rows();
+            self.candidates.push(envelope);
         }
         if !cx.is_ended(CANDIDATES) {
             return Ok(Flow::Wait);
         }
-        if self.rows.is_empty() {
+        if self.sent == self.rows {
             return Ok(Flow::Done);
         }
         if !cx.has_room(SHORTLIST) {
             return Ok(Flow::Wait);
         }
-        let first = self.take_first();
+        let first = self.take_first(cx)?;
         let envelope = envelope(&first, self.error)?;
         self.sent += first.len();
         if !self.goes_on {
-            self.rows.clear();
+            self.sent = self.rows;
         }
         Ok(if cx.push(SHORTLIST, envelope)? == Pushed::Closed { Flow::Done } else { Flow::More })
     }

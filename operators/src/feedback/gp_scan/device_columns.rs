@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use boxwork_kernels::interrupt::{Interrupt, ask, never};
+use boxwork_kernels::similarity::Similarity;
 use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
 use boxwork_stores::chunks::ChunkRun;
@@ -17,7 +18,7 @@ use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::store::Store as _;
 
 use crate::devices::stage::{BlockOutcome, DeviceTask, Sizes, Taken};
-use crate::feedback::distances::{bring_in, fast_column, keep_column, known_column};
+use crate::feedback::distances::{bring_in, fast_column, greatest, keep_column, known_column};
 use crate::feedback::marks::{Fitted, Mark};
 use crate::resources::gp_kernel::{Column, GpKernel};
 use crate::search::distance::{Criteria, DistanceBlock, Found, OnDevice, compute_sigmas};
@@ -110,14 +111,30 @@ impl DeviceColumns {
         let store = self.space.store();
         // Distances from mapped bytes count only if the file is as it was.
         store.confirm()?;
-        let ids: Vec<u64> = store.among(0..store.len()).collect();
-        let distances = std::mem::take(&mut self.distances).into_iter();
-        let mut made: Vec<_> = distances.map(|distances| (distances, None)).collect();
+        // The errors of this measure alone depend on the objects (`Prepared::see`).
+        let ids: Vec<u64> = match self.space.measure().similarity() {
+            Similarity::Minus => store.among(0..store.len()).collect(),
+            _ => Vec::new(),
+        };
+        let distances = std::mem::take(&mut self.distances);
+        let pieces = distances.iter().enumerate().flat_map(|(place, distances)| {
+            distances.chunks(IDS_PER_FIRING as usize).map(move |piece| (place, piece, 0.0_f32))
+        });
+        let mut pieces: Vec<_> = pieces.collect();
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
+                // Removed objects have the distance 0.
+                pieces.iter_mut().for_each(|(_, piece, farthest)| *farthest = greatest(piece));
+            });
+        });
+        let mut farthest = vec![0.0_f32; distances.len()];
+        pieces.iter().for_each(|(place, _, of_piece)| farthest[*place] = farthest[*place].max(*of_piece));
+        let mut made: Vec<_> = distances.into_iter().zip(farthest).map(|made| (made, None)).collect();
         let queries = &self.queries;
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut made, 1, |first, made| {
-                for (place, (distances, column)) in (first..).zip(made) {
-                    let distances = std::mem::take(distances);
+                for (place, ((distances, farthest), column)) in (first..).zip(made) {
+                    let distances = (std::mem::take(distances), *farthest);
                     *column = Some(fast_column(&*queries.at(place).prepared, &ids, distances));
                 }
             });
@@ -179,7 +196,7 @@ impl DeviceTask for DeviceColumns {
     const IS_ORDERED: bool = false;
 
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        if self.items.is_empty() {
+        if self.items.is_empty() || self.space.is_complete() {
             return Ok(());
         }
         let ids: Vec<u64> = self.space.store().among(0..self.space.store().len()).collect();
