@@ -50,17 +50,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let workers = arguments.get("workers", cores);
     let numbers: NumberType = arguments.text("type").unwrap_or("f32").parse().expect("type=f32 or u8");
     println!("question    how many queries a second find their nearest vectors on a device, exactly?");
-    let (generator, dimensions) = match arguments.text("sample") {
-        Some(path) => {
-            let bytes = fs::read(path).unwrap_or_else(|error| panic!("sample={path}: {error}"));
-            let made = Generator::of_sample(SEED, VectorRef::U8(&bytes), SAMPLE_DIMENSIONS);
-            (made.expect("a sample of 16 rows"), SAMPLE_DIMENSIONS)
-        }
-        None => {
-            let dimensions = arguments.get("dimensions", SAMPLE_DIMENSIONS);
-            (Generator::of_mixture(SEED, dimensions), dimensions)
-        }
-    };
+    let (generator, dimensions) = generator(arguments);
     let rows = generator.rows(0..count).all().widened();
     let queries = generator.rows(count..count + queries_count).all().widened();
     println!("rows        {count} x {dimensions}, {queries_count} queries, {}", numbers.name());
@@ -129,23 +119,43 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
             verdict(&format!("k {k}, queries/s"), rate, 3e5, rate >= 3e5);
         }
     }
-    let one = world.prepared(10, &place);
+    let bytes = count as usize * (dimensions * numbers.bytes() + 8);
+    singles(&world, &place, &queries, devices, (device, bytes));
+}
+
+/// One query at a time.
+fn singles(world: &World, place: &str, queries: &[f32], devices: &Devices, (device, bytes): (usize, usize)) {
+    let one = world.prepared(10, place);
     let (mut seconds, mut kernels) = (Vec::new(), Vec::new());
-    for query in queries.chunks_exact(dimensions).take(SINGLES) {
+    for query in queries.chunks_exact(world.dimensions).take(SINGLES) {
         let before = devices.statistics()[device].kernel_ns;
         let begun = Instant::now();
         world.search(&one, query);
         seconds.push(begun.elapsed().as_secs_f64());
         kernels.push((devices.statistics()[device].kernel_ns - before) as f64 / 1e9);
     }
-    let bytes = (count as usize * (dimensions * numbers.bytes() + 8)) as f64;
     let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
     println!(
         "one query   k 10: kernels {:.0} us, which read {:.0} GB/s; whole request {:.2} ms",
         1e6 * kernels.median,
-        bytes / kernels.median / 1e9,
+        bytes as f64 / kernels.median / 1e9,
         1e3 * seconds.median
     );
+}
+
+/// Rows like those of a sample, or of a mixture; and their dimensions.
+fn generator(arguments: &Arguments) -> (Generator, usize) {
+    match arguments.text("sample") {
+        Some(path) => {
+            let bytes = fs::read(path).unwrap_or_else(|error| panic!("sample={path}: {error}"));
+            let made = Generator::of_sample(SEED, VectorRef::U8(&bytes), SAMPLE_DIMENSIONS);
+            (made.expect("a sample of 16 rows"), SAMPLE_DIMENSIONS)
+        }
+        None => {
+            let dimensions = arguments.get("dimensions", SAMPLE_DIMENSIONS);
+            (Generator::of_mixture(SEED, dimensions), dimensions)
+        }
+    }
 }
 
 /// A store in memory.

@@ -269,7 +269,8 @@ impl VectorScan {
                 let exact = measure.compared(&self.numbers[query], part(all, dimensions, at..at + 1));
                 let error = self.found[query].error();
                 // A value that is no number says nothing.
-                if !value.is_nan() && !((f64::from(value) - exact).abs() <= error) {
+                let apart = (f64::from(value) - exact).abs();
+                if !value.is_nan() && (apart.is_nan() || apart > error) {
                     return Ok(false);
                 }
             }
