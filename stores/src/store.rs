@@ -131,6 +131,17 @@ pub trait Store: Any + Debug + Send + Sync {
     /// When there is no such object, or its batch is damaged.
     fn name(&self, id: u64) -> Result<String, StoreError>;
 
+    /// Calls `f` with the name of each of some objects, in their order. May block on the disk.
+    ///
+    /// # Errors
+    /// As [`Store::name`].
+    fn names(&self, ids: &mut dyn Iterator<Item = u64>, f: &mut dyn FnMut(&str)) -> Result<(), StoreError> {
+        for id in ids {
+            f(&self.name(id)?);
+        }
+        Ok(())
+    }
+
     /// The object of a name. May block on the disk.
     ///
     /// # Errors

@@ -159,26 +159,47 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan(
             }
         }
     }
+    // Read once, as each limit serves all rows of the item.
+    float limit_of[COLUMNS][2];
+#pragma unroll
+    for (uint column = 0; column < COLUMNS; column++) {
+#pragma unroll
+        for (uint odd = 0; odd < 2; odd++) {
+            const uint query = first_query + warp_query + column * 8 + lane % 4 * 2 + odd;
+            limit_of[column][odd] = query < queries_count ? limits[query] : -INFINITY;
+        }
+    }
 #pragma unroll
     for (uint band = 0; band < BANDS; band++) {
 #pragma unroll
         for (uint high = 0; high < 2; high++) {
             const uint row = first_row + warp_row + band * 16 + high * 8 + lane / 4;
             const float2 term = row < rows_end ? terms[row] : (float2)(ABSENT, 0.0f);
+            // Almost never is one of them kept.
+            bool keeps = keeps_all;
+#pragma unroll
+            for (uint column = 0; column < COLUMNS; column++) {
+                const float4 four = sums[band][column];
+                keeps |= !(fma(-term.y, high ? four.z : four.x, term.x) > limit_of[column][0]);
+                keeps |= !(fma(-term.y, high ? four.w : four.y, term.x) > limit_of[column][1]);
+            }
+            if (!keeps || row >= rows_end) {
+                continue;
+            }
 #pragma unroll
             for (uint column = 0; column < COLUMNS; column++) {
 #pragma unroll
                 for (uint odd = 0; odd < 2; odd++) {
                     const uint query = first_query + warp_query + column * 8 + lane % 4 * 2 + odd;
-                    const float limit = query < queries_count ? limits[query] : -INFINITY;
                     const float4 four = sums[band][column];
                     const float sum = high ? (odd ? four.w : four.z) : (odd ? four.y : four.x);
                     const float value = fma(-term.y, sum, term.x);
+                    if (query >= queries_count) {
+                        continue;
+                    }
                     if (keeps_all) {
-                        if (row < rows_end && query < queries_count) {
-                            entries[(ulong)query * capacity + (row - rows_first)] = (uint2)(row, bits_of(value));
-                        }
-                    } else if (!(value > limit) && value != ABSENT && query < queries_count) {
+                        entries[(ulong)query * capacity + (row - rows_first)] = (uint2)(row, bits_of(value));
+                    } else if (!(value > limit_of[column][odd]) && value != ABSENT) {
                         append(counts, entries, capacity, query, row, value);
                     }
                 }

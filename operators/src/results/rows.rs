@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use boxwork_runtime::envelope::Envelope;
+use arrow_array::builder::StringBuilder;
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array, UInt64Array};
 use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Operator, OutputWriter};
 use boxwork_stores::store::Store;
 
 use crate::resources;
-use crate::results::sink::{Answer, Collected, QUERY, RESULTS};
+use crate::results::sink::{Collected, RESULTS};
 
 /// The sink of any format if the request's caller takes the results: rows of [`columns::answers`], in one batch.
 pub(crate) struct RowSink {
@@ -36,35 +36,26 @@ impl Operator for RowSink {
         if !cx.is_ended(RESULTS) {
             return Ok(Flow::Wait);
         }
-        let collected = std::mem::take(&mut self.collected);
-        let (queries, writer) = (cx.side(QUERY).to_vec(), &mut self.output.writer);
+        let (collected, writer) = (std::mem::take(&mut self.collected), &mut self.output.writer);
         cx.detached(CALLER, || {
-            writer.write(rows_of(&queries, collected.answers(&queries, &*self.store)?)?)?;
+            writer.write(rows_of(&collected.sorted(), &*self.store)?)?;
             writer.finish()
         })??;
         Ok(Flow::Done)
     }
 }
 
-/// Answers as rows of [`columns::answers`].
-fn rows_of(queries: &[Envelope], answers: Vec<Answer>) -> Result<RecordBatch, BoxError> {
-    let mut numbers = Vec::new();
-    for envelope in queries {
-        numbers.extend_from_slice(envelope.u32s("query")?);
-    }
-    // As the answers are.
-    numbers.sort_unstable();
-    let counted = numbers
-        .iter()
-        .zip(&answers)
-        .flat_map(|(number, answer)| std::iter::repeat_n(*number, answer.hits.len()));
-    let hits = || answers.iter().flat_map(|answer| &answer.hits);
+/// Sorted answers as rows of [`columns::answers`].
+fn rows_of(rows: &[(u32, f64, u64)], store: &dyn Store) -> Result<RecordBatch, BoxError> {
+    let ranks = rows.chunk_by(|a, b| a.0 == b.0).flat_map(|of_query| 1..=of_query.len() as u32);
+    let mut names = StringBuilder::with_capacity(rows.len(), 8 * rows.len());
+    store.names(&mut rows.iter().map(|row| row.2), &mut |name| names.append_value(name))?;
     let columns: [(&str, ArrayRef); 5] = [
-        ("query", Arc::new(UInt32Array::from_iter_values(counted))),
-        ("rank", Arc::new(UInt32Array::from_iter_values(hits().map(|hit| hit.rank as u32)))),
-        ("id", Arc::new(UInt64Array::from_iter_values(hits().map(|hit| hit.id)))),
-        ("name", Arc::new(StringArray::from_iter_values(hits().map(|hit| &hit.name)))),
-        ("distance", Arc::new(Float64Array::from_iter_values(hits().map(|hit| hit.distance)))),
+        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("rank", Arc::new(UInt32Array::from_iter_values(ranks))),
+        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.2)))),
+        ("name", Arc::new(names.finish())),
+        ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.1)))),
     ];
     Ok(RecordBatch::try_from_iter(columns)?)
 }

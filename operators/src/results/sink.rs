@@ -54,24 +54,34 @@ impl Collected {
         Ok(())
     }
 
+    /// The rows of all answers: by query, then by (distance, id).
+    pub(crate) fn sorted(mut self) -> Vec<(u32, f64, u64)> {
+        let order = |a: &(u32, f64, u64), b: &(u32, f64, u64)| {
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
+        };
+        // Most searches give them in order.
+        if !self.rows.is_sorted_by(|a, b| order(a, b).is_le()) {
+            self.rows.sort_unstable_by(order);
+        }
+        self.rows
+    }
+
     /// The answers in the order of the queries; a query for which nothing was found has an empty one.
     ///
     /// Names may have to be read: call it within `detached`.
-    pub(crate) fn answers(
-        mut self,
-        queries: &[Envelope],
-        store: &dyn Store,
-    ) -> Result<Vec<Answer>, BoxError> {
-        self.rows.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
+    pub(crate) fn answers(self, queries: &[Envelope], store: &dyn Store) -> Result<Vec<Answer>, BoxError> {
+        let rows = self.sorted();
+        let mut names_of_rows = Vec::with_capacity(rows.len());
+        store.names(&mut rows.iter().map(|row| row.2), &mut |name| names_of_rows.push(name.to_owned()))?;
         let mut answers = Vec::new();
         for envelope in queries {
             let names = envelope.texts("name")?;
             for (row, query) in envelope.u32s("query")?.iter().enumerate() {
-                let first = self.rows.partition_point(|found| found.0 < *query);
-                let found = self.rows[first..].iter().take_while(|found| found.0 == *query);
+                let first = rows.partition_point(|found| found.0 < *query);
+                let found = rows[first..].iter().zip(&mut names_of_rows[first..]);
                 let mut hits = Vec::new();
-                for &(_, distance, id) in found {
-                    hits.push(Hit { rank: hits.len() + 1, id, name: store.name(id)?, distance });
+                for (&(_, distance, id), name) in found.take_while(|(found, _)| found.0 == *query) {
+                    hits.push(Hit { rank: hits.len() + 1, id, name: std::mem::take(name), distance });
                 }
                 answers.push((*query, Answer { query: names.value(row).to_owned(), hits }));
             }

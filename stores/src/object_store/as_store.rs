@@ -99,6 +99,15 @@ impl<K: Kind> Store for ObjectStore<K> {
         self.name(id)
     }
 
+    fn names(&self, ids: &mut dyn Iterator<Item = u64>, f: &mut dyn FnMut(&str)) -> Result<(), StoreError> {
+        self.read(|objects| {
+            for id in &mut *ids {
+                f(objects.name(id)?);
+            }
+            Ok(())
+        })
+    }
+
     fn find_until(&self, name: &str, interrupt: Interrupt<'_>) -> Result<Option<u64>, StoreError> {
         self.find_until(name, interrupt)
     }
