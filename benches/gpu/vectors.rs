@@ -105,22 +105,23 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
             pairs / kernels.median,
             pairs / kernels.median / limit
         );
-        if !ratios.is_empty() {
-            let ratio = Spread::of(ratios);
-            println!("ratio       k {k}: {ratio:.2} times as fast as PyTorch");
-            verdict(
-                &format!("k {k}, over a product and topk by PyTorch"),
-                ratio.median,
-                5.0,
-                ratio.median >= 5.0,
-            );
-        }
+        tell_ratio(k, ratios);
         if is_gpu && count == 1_000_000 {
             verdict(&format!("k {k}, queries/s"), rate, 3e5, rate >= 3e5);
         }
     }
     let bytes = count as usize * (dimensions * numbers.bytes() + 8);
     singles(&world, &place, &queries, devices, (device, bytes));
+}
+
+/// How the peer compares.
+fn tell_ratio(k: usize, ratios: Vec<f64>) {
+    if !ratios.is_empty() {
+        let ratio = Spread::of(ratios);
+        println!("ratio       k {k}: {ratio:.2} times as fast as PyTorch");
+        let what = format!("k {k}, over a product and topk by PyTorch");
+        verdict(&what, ratio.median, 5.0, ratio.median >= 5.0);
+    }
 }
 
 /// One query at a time.

@@ -14,6 +14,7 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arrow_array::{Array as _, RecordBatch, StringArray, UInt64Array};
 use arrow_ipc::reader::StreamReader;
@@ -264,14 +265,23 @@ fn unusable(path: &Path, error: &io::Error) -> BoxError {
     BoxError::new(format!("`{}` cannot be used: {error}{}", path.display(), way_out(error)))
 }
 
+/// How long a file may stay locked: a run of this process closes it a moment after its outcome is known.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// Opens a file with its lock, if it still has its name then: a run that ends removes the file.
 fn locked(path: &Path, out: &Path) -> Result<File, BoxError> {
+    let begun = Instant::now();
     loop {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path);
         let failed = |error: io::Error| unusable(path, &error);
         let file = file.map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
+            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             Err(TryLockError::WouldBlock) => {
                 return Err(BoxError::new(format!(
                     "another process extracts into `{}`: wait for its end, or name another file",
