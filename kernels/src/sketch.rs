@@ -9,18 +9,22 @@
 //! Invariant: a sketch has the same bits on every machine, on every code path, and for any number of workers. The fast path
 //! computes in f32 with no fused multiply-add, and each sum has one order; the directions are computed in f64 likewise.
 //!
+//! Sketches of any Hilbert distance are made of apexes instead ([`of_apex`]): their Euclidean distances are lower bounds.
+//!
 //! Modules in reading order: `frequencies`, `features` (a loop), `products` and `basis` (the principal directions),
-//! `projection` (a loop), `reference` (the formulas in f64).
+//! `projection` (a loop), `apex`, `reference` (the formulas in f64).
 
 mod frequencies;
 mod features;
 mod products;
 mod basis;
 mod projection;
+mod apex;
 pub mod reference;
 #[cfg(test)]
 mod tests;
 
+pub use apex::{apex_error, apex_unit, of_apex};
 pub use basis::{Basis, SideBySide};
 pub use frequencies::Frequencies;
 

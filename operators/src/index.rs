@@ -4,6 +4,7 @@ pub(crate) mod select_pivots;
 pub(crate) mod write_pivots;
 pub(crate) mod sketch_basis;
 pub(crate) mod sketch_objects;
+pub(crate) mod sketch_apexes;
 pub(crate) mod write_sketch;
 pub(crate) mod train_lists;
 pub(crate) mod assign_lists;
@@ -27,6 +28,7 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &write_pivots::WRITE_PIVOTS,
     &sketch_basis::SKETCH_BASIS,
     &sketch_objects::SKETCH_OBJECTS,
+    &sketch_apexes::SKETCH_APEXES,
     &write_sketch::WRITE_SKETCH,
     &train_lists::TRAIN_LISTS,
     &assign_lists::ASSIGN_LISTS,

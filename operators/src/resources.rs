@@ -55,7 +55,9 @@ pub(crate) fn space(bind: &Bind<'_>) -> Result<Arc<dyn Space>, BoxError> {
     Ok(Arc::clone(&bind.resource::<SharedSpace>("space")?.0))
 }
 
-pub(crate) use space::{check_index, check_measure, check_range, get_range, index_space, range_parameter};
+pub(crate) use space::{
+    check_index, check_measure, check_range, get_range, index_space, properties_of, range_parameter,
+};
 
 /// The store that a box or a resource names.
 pub(crate) fn store(bind: &Bind<'_>) -> Result<Arc<dyn Store>, BoxError> {

@@ -229,6 +229,13 @@ struct Space {
 }
 
 impl Space {
+    /// The options that give a distance.
+    fn of(options: DistanceOptions) -> Self {
+        let DistanceOptions { distance, p, root, similarity, ground, alpha } = options;
+        let (distance, similarity, ground) = (Some(distance), Some(similarity), Some(ground));
+        Self { distance, p, root, similarity, ground, alpha }
+    }
+
     /// Whether distances may be negative.
     fn is_signed(&self) -> bool {
         let named = self.distance.as_deref().map(DistanceOptions::named);

@@ -42,6 +42,7 @@ shipped!(GENERATE_VECTORS, "generate_vectors.yaml", "Vectors for measurements.")
 shipped!(INDEX_CODES, "index_codes.yaml", "The codes of a store of vectors.");
 shipped!(VECTOR_SEARCH, "vector_search.yaml", "The k nearest vectors of many queries.");
 shipped!(SKETCH, "sketch.yaml", "The sketches of a store.");
+shipped!(SKETCH_APEXES, "sketch_apexes.yaml", "The sketches of a store by an index.");
 shipped!(VECTOR_LISTS, "vector_lists.yaml", "The vectors of a store in lists.");
 shipped!(KNN_GRAPH, "knn_graph.yaml", "The nearest neighbours of each vector of a store.");
 shipped!(GRAPH_PATH, "graph_path.yaml", "A path of small steps between two vectors.");
@@ -75,7 +76,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 34] = [
+pub const ALL: [Shipped; 35] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -91,6 +92,7 @@ pub const ALL: [Shipped; 34] = [
     INDEX_CODES,
     VECTOR_SEARCH,
     SKETCH,
+    SKETCH_APEXES,
     VECTOR_LISTS,
     VECTOR_PROBE,
     KNN_GRAPH,

@@ -24,7 +24,7 @@ pub(crate) use reader::{PackedBatch, PackedFile};
 pub(crate) use writer::PackedWriter;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The names of a format, as heads state them.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,20 @@ pub(crate) struct Format {
     pub(crate) whole: &'static str,
     /// Of a file that follows another.
     pub(crate) part: &'static str,
+    /// The versions of the layout that this program reads.
+    pub(crate) versions: &'static [&'static str],
+}
+
+impl Format {
+    /// Opens a file by itself, and checks its tail.
+    pub(crate) fn open(&self, path: &Path) -> Result<PackedFile, PackedError> {
+        PackedFile::open(path, self.whole, self.versions)
+    }
+
+    /// Opens a file that follows another, and checks its tail.
+    pub(crate) fn open_part(&self, path: &Path) -> Result<PackedFile, PackedError> {
+        PackedFile::open(path, self.part, self.versions)
+    }
 }
 
 /// The last file of a chain.

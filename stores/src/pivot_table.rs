@@ -16,6 +16,7 @@ mod error;
 mod layout;
 mod reader;
 mod unit;
+mod pivots;
 mod writer;
 mod chain;
 mod compacted;
@@ -24,9 +25,10 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chain::each_side_by_side;
 pub use chain::{Piece, SideBySide, in_threads, in_threads_until};
+pub(crate) use chain::{each_side_by_side, measure};
 pub use error::IndexError;
+pub(crate) use pivots::Pivots;
 pub use writer::PivotTableWriter;
 
 use std::ops::Range;
@@ -48,11 +50,7 @@ pub struct PivotTable {
     path: PathBuf,
     number: u64,
     space: Arc<dyn Space>,
-    pivots: Vec<u64>,
-    /// All distances are multiples of this power of two.
-    unit: f64,
-    between: Vec<f64>,
-    simplex: Simplex,
+    pivots: Pivots,
     /// Coordinates of an apex; 0 if there are no apexes.
     apex_columns: usize,
     extremes: Extremes,
@@ -66,13 +64,13 @@ pub struct PivotTable {
 
 /// The largest values among a table's objects, which bound the rounding errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Extremes {
+pub(crate) struct Extremes {
     /// Distance of an object from a pivot, in units.
     distance_max: f64,
     /// Spread of an apex.
     spread_max: f64,
     /// Extent of an object.
-    extent: Extent,
+    pub(crate) extent: Extent,
 }
 
 /// Gives the index of a compacted store its final name, if it exists and fits the store; otherwise removes it. The caller
@@ -108,22 +106,22 @@ impl PivotTable {
 
     /// The pivots, as objects of the store.
     pub fn pivots(&self) -> &[u64] {
-        &self.pivots
+        &self.pivots.ids
     }
 
     /// The table's unit: a distance or a bound is its stored number times this.
     pub fn unit(&self) -> f64 {
-        self.unit
+        self.pivots.unit
     }
 
     /// The pivots' distances among themselves, row by row, in units.
     pub fn between(&self) -> &[f64] {
-        &self.between
+        &self.pivots.between
     }
 
     /// The simplex that the pivots span.
     pub fn simplex(&self) -> &Simplex {
-        &self.simplex
+        &self.pivots.simplex
     }
 
     /// Number of ids, at least 1; rows of removed objects mean nothing.
@@ -150,9 +148,21 @@ impl PivotTable {
     pub fn block(&self, block: usize) -> PackedBlock<'_> {
         let of = |numbers: usize| block * numbers * PACKED_OBJECTS..(block + 1) * numbers * PACKED_OBJECTS;
         PackedBlock {
-            distances: &self.distances[of(self.pivots.len())],
+            distances: &self.distances[of(self.pivots.count())],
             apexes: &self.apexes[of(self.apex_columns)],
         }
+    }
+
+    /// The pivots and their simplex.
+    pub(crate) fn spanned(&self) -> &Pivots {
+        &self.pivots
+    }
+
+    /// The apex of an object, in units; empty if the table has no apexes.
+    pub(crate) fn apex(&self, id: u64) -> impl Iterator<Item = f32> {
+        let (block, row) = (id as usize / PACKED_OBJECTS, id as usize % PACKED_OBJECTS);
+        let width = self.apex_columns;
+        (0..width).map(move |column| self.apexes[(block * width + column) * PACKED_OBJECTS + row])
     }
 
     /// Replaces the bounds of a block's removed objects by NaN, which is smaller than nothing.
@@ -189,23 +199,24 @@ impl PivotTable {
         query: &dyn Prepared,
     ) -> Result<BoundQuery, BoundError> {
         assert_eq!(self.allow(bound), Ok(()), "a sound bound");
-        assert_eq!(distances.len(), self.pivots.len(), "a distance for each pivot");
-        let distances: Vec<f64> = distances.iter().map(|distance| distance / self.unit).collect();
+        let Pivots { ids, unit, between, simplex } = &self.pivots;
+        assert_eq!(distances.len(), ids.len(), "a distance for each pivot");
+        let distances: Vec<f64> = distances.iter().map(|distance| distance / unit).collect();
         let Extremes { distance_max, spread_max, extent } = self.extremes;
         let largest = distances.iter().fold(distance_max, |largest: f64, distance| largest.max(*distance));
         if largest.is_finite() && largest > unit::FAR {
-            let columns = if bound == Bound::Simplex { self.apex_columns } else { self.pivots.len() };
+            let columns = if bound == Bound::Simplex { self.apex_columns } else { ids.len() };
             return Ok(BoundQuery::of_nothing(bound, columns));
         }
-        let noise_squared = query.noise_squared(extent, largest * self.unit) / (self.unit * self.unit);
+        let noise_squared = query.noise_squared(extent, largest * unit) / (unit * unit);
         let errors = TableErrors { distance_max, noise_squared, spread_max };
-        BoundQuery::new(bound, &distances, &self.between, &self.simplex, &errors)
+        BoundQuery::new(bound, &distances, between, simplex, &errors)
     }
 
     /// Stores the numbers of an object: its distances, then its apex.
     fn place(&mut self, id: u64, numbers: impl Iterator<Item = f32>) {
         let (block, row) = (id as usize / PACKED_OBJECTS, id as usize % PACKED_OBJECTS);
-        let pivots = self.pivots.len();
+        let pivots = self.pivots.count();
         for (column, number) in numbers.enumerate() {
             let (table, width, column) = match column.checked_sub(pivots) {
                 None => (&mut self.distances, pivots, column),

@@ -1,23 +1,30 @@
 //! The sketches of a store: 64 half-precision numbers for each object, whose Euclidean distances are about the distances of
-//! the space (`boxwork_kernels::sketch`).
+//! the space, or lower bounds of them (`boxwork_kernels::sketch`).
+//!
+//! Signatures under the Gaussian similarity over L2 are sketched by random frequencies. Objects of any Hilbert distance are
+//! sketched by an index: by their apexes over the simplex of its pivots, which become part of the sketch.
 //!
 //! It is the content of `*.sketch.arrow` and of the files that follow it (`packed_file`). All of it is in memory, 128 bytes an
-//! object, so a request keeps its snapshot whatever happens to the file. New objects are sketched by the directions in the
-//! first file; these never change, also when the store is compacted.
+//! object, so a request keeps its snapshot whatever happens to the file. New objects are sketched by the directions or pivots in
+//! the first file; these never change, also when the store is compacted, unless a pivot was removed.
 //!
 //! Invariant: a sketch belongs to the store and the measure of its space, by their fingerprints; any other file is refused
 //! with the command that makes it.
 
 mod error;
 mod layout;
+mod features;
+mod apexes;
 mod maker;
 mod writer;
 mod compacted;
 #[cfg(test)]
 mod tests;
 
+pub use apexes::allow_apexes;
 pub use error::SketchError;
-pub use maker::{SketchMaker, SketchSample};
+pub use features::SketchSample;
+pub use maker::SketchMaker;
 
 pub(crate) use layout::FORMAT;
 pub use writer::SketchWriter;
@@ -29,7 +36,7 @@ use boxwork_kernels::gaussian_process::pass::{self, TILE, TILE_NUMBERS};
 use boxwork_kernels::memory::filled;
 use boxwork_kernels::sketch::COORDINATES;
 
-use super::packed_file::{self, Last, PackedBatch, PackedError, PackedFile};
+use super::packed_file::{self, Last, PackedBatch, PackedError};
 use super::pivot_table::SideBySide;
 use super::space::Space;
 use super::spaces::DistanceOptions;
@@ -85,7 +92,7 @@ impl Sketch {
         self.number
     }
 
-    /// Makes further sketches by the same frequencies and directions.
+    /// Makes further sketches by the same frequencies and directions, or pivots.
     pub fn maker(&self) -> &Arc<SketchMaker> {
         &self.maker
     }
@@ -94,6 +101,11 @@ impl Sketch {
     #[expect(clippy::len_without_is_empty, reason = "a store is never empty")]
     pub fn len(&self) -> u64 {
         self.len
+    }
+
+    /// The unit of the sketches, a power of two: the distance of two sketches times this is about that of their objects.
+    pub fn unit(&self) -> f64 {
+        self.maker.unit()
     }
 
     /// The largest Euclidean norm of a sketch.
@@ -115,12 +127,17 @@ impl Sketch {
         pass::at(&self.tiles, id as usize)
     }
 
+    /// The command, or the two, that make the sketch of a space, as a user writes them between backquotes.
+    pub fn command(space: &Arc<dyn Space>, out: &Path) -> String {
+        error::command(&**space, out, !features::has_features(space))
+    }
+
     /// The distance for which a sketch was made.
     ///
     /// # Errors
     /// When the file cannot be read, is no sketch, or is of another version.
     pub(crate) fn measure_of(path: &Path) -> Result<DistanceOptions, SketchError> {
-        let file = PackedFile::open(path, FORMAT.whole)?;
+        let file = FORMAT.open(path)?;
         let measure = DistanceOptions::parse(file.said(layout::MEASURE_KEY));
         Ok(measure.ok_or_else(|| file.not("it names no measure that this program knows"))?)
     }
@@ -130,22 +147,23 @@ impl Sketch {
         let (file, name, ids) = packed_file::first(path, FORMAT, &**store)
             .map_err(|error| SketchError::of(error, store.path(), path))?;
         let Some(ids) = ids else {
+            let command = error::command(&**space, path, layout::is_of_pivots(&file));
             let store = store.path().to_owned();
-            return Err(SketchError::OtherStore { path: path.to_owned(), store });
+            return Err(SketchError::OtherStore { path: path.to_owned(), store, command });
         };
         let (found, wanted) = (file.said(layout::MEASURE_KEY), space.measure());
         if found != wanted {
-            let flags = DistanceOptions::parse(&wanted).map(|options| options.flags(&**store));
+            allow_apexes(&space.properties()).map_err(SketchError::NoApexes)?;
+            let is_of_pivots = layout::is_of_pivots(&file) || !features::has_features(space);
             return Err(SketchError::OtherMeasure {
                 path: path.to_owned(),
                 found: found.to_owned(),
                 wanted,
-                store: store.path().to_owned(),
-                flags: flags.unwrap_or_default(),
+                command: error::command(&**space, path, is_of_pivots),
             });
         }
         let of = |error: PackedError| SketchError::of(error, store.path(), path);
-        let maker = Arc::new(SketchMaker::of_file(space, &file, path)?);
+        let maker = Arc::new(SketchMaker::of_file(space, &file, ids, path)?);
         let (mut len, mut norm_max) = (ids, layout::norm(&file).map_err(of)?);
         let fingerprint = file.fingerprint.clone();
         let mut last = Last { part: 0, fingerprint: fingerprint.clone() };

@@ -11,7 +11,7 @@ use boxwork_runtime::envelope::Envelope;
 use crate::pivot_table::{IndexError, PivotTable, PivotTableWriter, in_threads};
 use crate::signature::{SignatureBuilder, SignatureColumns};
 use crate::signature_store::{SignatureStore, StoreChange, StoreInfo, StoreWriter};
-use crate::sketch::{SketchError, SketchSample, SketchWriter};
+use crate::sketch::{SketchError, SketchMaker, SketchSample, SketchWriter};
 use crate::space::{SharedSpace, Space};
 use crate::sqfd_space::SqfdSpace;
 use crate::store::SharedStore;
@@ -179,12 +179,32 @@ pub fn write_sketch(space: &Arc<dyn Space>, path: &Path) -> Result<u64, SketchEr
     let sample = SketchSample::new(space, 1, FREQUENCIES)?;
     let mut features = vec![0.0; sample.ids().len() * sample.width()];
     sample.features(0, &mut features)?;
-    let maker = Arc::new(sample.maker(&features, &mut in_threads(2))?.expect("it was not cancelled"));
+    let basis = sample.basis(&features, &mut in_threads(2))?.expect("it was not cancelled");
+    let numbers: Vec<f32> = basis.numbers().collect();
+    let maker = Arc::new(SketchMaker::of_parts(space, 1, FREQUENCIES, &numbers)?);
     let mut writer = SketchWriter::create(path, Arc::clone(&maker))?;
     let store = space.store();
     for ids in store.among(0..store.ids_count()).collect::<Vec<_>>().chunks(7) {
         writer.push(&maker.sketches(ids, &mut in_threads(1))?)?;
     }
+    writer.finish()
+}
+
+/// Writes the sketch of a space by the index of these pivots, without boxes, and returns the number of its objects.
+pub fn write_sketch_of_pivots(
+    space: &Arc<dyn Space>,
+    pivots: &[u64],
+    path: &Path,
+) -> Result<u64, SketchError> {
+    let index = path.with_extension("pivots.arrow");
+    write_index_of(space, pivots, &index)?;
+    let table = PivotTable::open(&index, Arc::clone(space))?;
+    let maker = Arc::new(SketchMaker::of_table(&table)?);
+    let mut writer = SketchWriter::create(path, Arc::clone(&maker))?;
+    let ids: Vec<u64> = space.store().among(0..space.store().ids_count()).collect();
+    let mut sketches = vec![0; ids.len() * boxwork_kernels::sketch::COORDINATES];
+    maker.write_rows(&table, &ids, &mut sketches);
+    writer.push(&sketches)?;
     writer.finish()
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::any_kind;
 use super::lists::{self, ListsError};
 use super::object_store::{Access, Compaction, PendingChange, StoreLock, real_path};
-use super::packed_file::{self, Format, PackedFile, next_path};
+use super::packed_file::{self, Format, next_path};
 use super::pivot_table::{self, IndexError, PivotTable, SideBySide};
 use super::sketch::{self, Sketch, SketchError};
 use super::space::{Space, SpaceError};
@@ -62,7 +62,7 @@ pub struct Compacted {
     pub objects: u64,
     /// Removed objects that the files no longer contain.
     pub forgotten: u64,
-    /// Indexes that were computed again, because one of their pivots was removed from the store.
+    /// Indexes and sketches that were computed again, because one of their pivots was removed from the store.
     pub remade: Vec<PathBuf>,
 }
 
@@ -121,7 +121,7 @@ impl Kept {
             (vector_codes::FORMAT, Self::Codes),
             (lists::FORMAT, Self::Lists),
         ];
-        let is_of = |format: &Format| files.iter().any(|path| PackedFile::open(path, format.whole).is_ok());
+        let is_of = |format: &Format| files.iter().any(|path| format.open(path).is_ok());
         formats.into_iter().find(|(format, _)| is_of(format)).map_or(Self::Distances, |(_, kept)| kept)
     }
 }
@@ -214,7 +214,10 @@ fn write_indexes(
                 }
             }
             Kept::Sketches => {
-                Sketch::open(index, &of_before)?.write_compacted(index, &of_after, cancelled)?
+                let sketch = Sketch::open(index, &of_before)?;
+                if sketch.write_compacted(index, &of_after, side_by_side, cancelled)? {
+                    remade.push(index.clone());
+                }
             }
             Kept::Codes => vector_codes::write_compacted(index, &*of_before, &*of_after, side_by_side)?,
             Kept::Lists => lists::write_compacted(index, &of_before, &*of_after, cancelled)?,

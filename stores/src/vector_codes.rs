@@ -43,7 +43,7 @@ use super::store_error::StoreError;
 use error::of;
 
 /// The names of the format.
-pub(crate) const FORMAT: Format = Format { whole: "codes", part: "codes.part" };
+pub(crate) const FORMAT: Format = Format { whole: "codes", part: "codes.part", versions: &[VERSION] };
 /// Rows of a batch.
 pub const ROWS: usize = 4096;
 const LEVELS_KEY: &str = "boxwork.codes.levels";

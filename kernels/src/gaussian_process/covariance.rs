@@ -163,6 +163,12 @@ impl Covariance {
         self.length
     }
 
+    /// This covariance as a function of distances that are multiples of `unit`, a power of two.
+    #[must_use]
+    pub fn in_units(&self, unit: f64) -> Self {
+        Self { form: self.form, length: (self.length / unit).clamp(f64::MIN_POSITIVE, f64::MAX) }
+    }
+
     /// The covariance of two objects at a distance: from 0 to 1, and 1 at distance 0. It has equal bits on every machine.
     #[inline(always)]
     pub fn of(&self, distance: f64) -> f64 {

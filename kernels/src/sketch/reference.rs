@@ -32,3 +32,14 @@ pub fn coordinates(basis: &Basis, features: &[f64]) -> [f64; COORDINATES] {
     }
     coordinates
 }
+
+/// The numbers of an apex, folded as a sketch has them.
+pub fn apex(apex: &[f64]) -> [f64; COORDINATES] {
+    std::array::from_fn(|place| match apex.get(place..) {
+        None => 0.0,
+        Some(rest) if place + 1 == COORDINATES && rest.len() > 1 => {
+            rest.iter().map(|number| number.powi(2)).sum::<f64>().sqrt()
+        }
+        Some(rest) => rest.first().copied().unwrap_or(0.0),
+    })
+}

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::chance::Random;
+use crate::lower_bound::Simplex;
 use crate::similarity::{Ground, Measure, Similarity};
 use crate::sqfd::testing::Store;
 use crate::sqfd::{self};
@@ -125,7 +127,7 @@ fn distances_of_sketches_are_about_those_of_signatures() {
 fn a_basis_does_not_depend_on_who_computes_it_and_keeps_the_largest_variances() {
     // Features of 10 directions, each with half the deviation of the one before.
     let (width, objects) = (128, 300);
-    let mut random = crate::chance::Random::new(5);
+    let mut random = Random::new(5);
     let directions: Vec<f64> = (0..10 * width).map(|_| random.normal() / (width as f64).sqrt()).collect();
     let mut features = vec![0.0; objects * width];
     for features in features.chunks_exact_mut(width) {
@@ -189,3 +191,86 @@ fn a_seed_gives_the_frequencies_that_files_were_made_with() {
 
 /// The first frequency of seed 7 at alpha 0.5, to the bit.
 const FIRST_OF_SEED_7: [u32; 2] = [1_045_802_301, 1_042_873_650];
+
+/// Distances of points among each other, row by row.
+fn among(points: &[Vec<f64>]) -> Vec<f64> {
+    let square = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    points.iter().flat_map(|a| points.iter().map(move |b| square(a, b).sqrt())).collect()
+}
+
+fn norm(numbers: &[f64]) -> f64 {
+    numbers.iter().map(|number| number.powi(2)).sum::<f64>().sqrt()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn apexes_in_half_precision_are_those_of_f64_and_bound_distances_from_below(
+        seed in 0u64..1000,
+        dimensions in 1usize..110,
+        pivots in prop::sample::select(vec![1usize, 2, 5, 32, 64, 65, 66, 90, 128]),
+        scale in prop::sample::select(vec![1e-12, 1e-3, 1.0, 30.0, 1e5, 1e20]),
+    ) {
+        let mut random = Random::mixed(seed);
+        let points: Vec<Vec<f64>> = (0..pivots + 6)
+            .map(|_| (0..dimensions).map(|_| random.normal() * scale / (dimensions as f64).sqrt()).collect())
+            .collect();
+        let between = among(&points[..pivots]);
+        let simplex = Simplex::new(&between, 0.0).unwrap();
+        let largest = between.iter().fold(0.0, |largest: f64, x| largest.max(*x));
+        let unit = apex_unit(if largest > 0.0 { largest } else { scale });
+        prop_assert!(largest / unit <= 256.0);
+        let all = among(&points);
+        let places: Vec<usize> = (pivots - 1..pivots + 6).collect();
+        let apexes: Vec<Vec<f64>> = places
+            .iter()
+            .map(|place| simplex.apex(&all[place * points.len()..][..pivots], 0.0).unwrap().coordinates)
+            .collect();
+        let mut found = Vec::new();
+        for apex in &apexes {
+            let numbers: Vec<f32> = apex.iter().map(|number| *number as f32).collect();
+            let sketch = of_apex(&numbers, 1.0 / unit);
+            let exact = reference::apex(apex).map(|number| number / unit);
+            prop_assert!((norm(&exact) - norm(apex) / unit).abs() <= 1e-12 * norm(&exact));
+            let away = norm(&std::array::from_fn::<f64, COORDINATES, _>(|place| {
+                f64::from(coordinate(sketch[place])) - exact[place]
+            }));
+            prop_assert!(away <= apex_error(norm(&exact)), "{} for a norm of {}", away, norm(&exact));
+            prop_assert!(f64::from(coordinate(sketch[COORDINATES - 1])) >= 0.0 || apex.len() == COORDINATES);
+            prop_assert!(sketch.iter().skip(apex.len()).all(|bits| *bits == 0));
+            found.push((sketch, norm(&exact)));
+        }
+        for (a, place_a) in found.iter().zip(&places) {
+            for (b, place_b) in found.iter().zip(&places) {
+                let exact = all[place_a * points.len() + place_b] / unit;
+                let error = apex_error(a.1) + apex_error(b.1);
+                // An altitude is the root of a difference, so that it has half the digits of f64.
+                let noise = 1e-6 * (a.1 + b.1);
+                let lower = distance(&a.0, &b.0);
+                prop_assert!(lower <= exact + error + noise, "{} of {}", lower, exact);
+                // Pivots that span the space determine the place of an object.
+                if pivots > dimensions && dimensions < COORDINATES {
+                    prop_assert!(lower >= exact - error - 1e-3 * (a.1 + b.1), "{} of {}", lower, exact);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_too_large_for_half_precision_stay_numbers() {
+    let sketch = of_apex(&[1e30, -1e30, 3.0], 1.0);
+    assert_eq!(
+        sketch[..3].iter().map(|bits| coordinate(*bits)).collect::<Vec<_>>(),
+        [65504.0, -65504.0, 3.0]
+    );
+    for (largest, unit) in [(0.0, 1.0), (2.0, 1.0), (256.0, 1.0), (257.0, 2.0), (1e-3, 2f64.powi(-17))] {
+        assert_eq!(apex_unit(largest), unit);
+    }
+    for largest in [1e-300, 1e-30, 1e300, f64::MIN_POSITIVE / 4.0, f64::MAX] {
+        let unit = apex_unit(largest);
+        assert!(unit > 0.0 && unit.is_finite() && largest / unit <= 256.0, "{largest:e}: {unit:e}");
+        assert_eq!(unit.to_bits() & ((1 << 52) - 1), 0, "a power of two");
+    }
+}

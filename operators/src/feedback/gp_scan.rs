@@ -39,8 +39,8 @@ use super::read_marks::{SEEN, ids_of};
 use crate::columns as edge;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
-use crate::resources::device_parameter;
 use crate::resources::gp_kernel::{self, Column, GpKernel, KERNEL};
+use crate::resources::{bring_in, device_parameter};
 use crate::search::distance::DEVICE_OBJECTS_MIN as DISTANCES_MIN;
 
 /// Rows of the longest shortlist.
@@ -297,7 +297,19 @@ impl GpScan {
         }
         let picked = self.picked.devices.clone();
         let allowed = picked.as_ref().map(|(_, allowed)| Arc::clone(allowed));
-        let task = SketchScan::new(kernel, sketch, &model, explore, (self.size, eligible), allowed)?;
+        if model.marks.iter().any(|mark| !mark.is_stored()) {
+            // Their distances to the pivots are computed here, if the sketch has pivots.
+            bring_in(cx, &**store, sketch.maker().pivots())?;
+        }
+        let task = SketchScan::new(
+            kernel,
+            sketch,
+            &model,
+            explore,
+            (self.size, eligible),
+            allowed,
+            &cx.cancelled(),
+        )?;
         Ok(State::Sketches(Box::new(DeviceStage::new(task, sketches::SIZES, picked))))
     }
 

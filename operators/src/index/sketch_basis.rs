@@ -139,13 +139,12 @@ impl SketchBasis {
         if cx.is_cancelled() {
             return Ok(None);
         }
-        let maker = sample.maker(&features, &mut |numbers, piece, f| {
+        let basis = sample.basis(&features, &mut |numbers, piece, f| {
             cx.inside(|inside| inside.for_each_chunk_of(numbers, piece, f));
             !cx.is_cancelled()
         })?;
-        let Some(maker) = maker else { return Ok(None) };
-        let numbers =
-            ListArray::from_iter_primitive::<Float32Type, _, _>([Some(maker.basis().numbers().map(Some))]);
+        let Some(basis) = basis else { return Ok(None) };
+        let numbers = ListArray::from_iter_primitive::<Float32Type, _, _>([Some(basis.numbers().map(Some))]);
         let (field, offsets, values, _) = numbers.into_parts();
         let numbers =
             ListArray::new(Arc::new(field.as_ref().clone().with_nullable(false)), offsets, values, None);

@@ -9,28 +9,33 @@ use arrow_array::cast::AsArray;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::sketch::SketchWriter;
+use boxwork_stores::pivot_table::PivotTable;
+use boxwork_stores::sketch::{SketchMaker, SketchWriter};
 use boxwork_stores::space::Space;
 
-use super::sketch_objects::{BASIS, maker};
+use super::sketch_apexes::PIVOTS;
+use super::sketch_objects::{self, maker};
 use crate::columns;
 use crate::resources::{self, SPACE};
 
 const SKETCHES: In = In::stream(0, "sketches", columns::sketches, "the sketches of all objects, in order");
+const BASIS: In = sketch_objects::BASIS.optional();
 
 /// Writes the sketches of all objects of a store.
 ///
 /// # Inputs
-/// `sketches`: of all objects, in the order of the store. `basis` (side): by which they were made.
+/// `sketches`: of all objects, in the order of the store. `basis` (side): by which they were made, unless `pivots` is given.
 ///
 /// # Outputs
 /// None.
 ///
 /// # Parameters
-/// `space`: the store and the measure. `out`: the file to write.
+/// `space`: the store and the measure. `pivots`: the index by whose pivots they were made, if they come from
+/// `sketch_apexes`. `out`: the file to write.
 pub static WRITE_SKETCH: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
+        Parameter { default: Default::Absent, ..PIVOTS },
         Parameter::new(
             "out",
             ParameterType::Path,
@@ -45,11 +50,19 @@ pub static WRITE_SKETCH: OperatorSpec = OperatorSpec {
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let (space, out) = (resources::space(bind)?, bind.path("out"));
-    Ok(Box::new(WriteSketch { space, out, writer: None }))
+    let pivots = bind.get_resource::<PivotTable>("pivots")?;
+    if let Some(table) = pivots.as_ref().filter(|table| table.space().number() != space.number()) {
+        return Err(BoxError::new(format!(
+            "the index `{}` is of another space than the sketch: name one space for both",
+            table.path().display()
+        )));
+    }
+    Ok(Box::new(WriteSketch { space, pivots, out, writer: None }))
 }
 
 struct WriteSketch {
     space: Arc<dyn Space>,
+    pivots: Option<Arc<PivotTable>>,
     out: PathBuf,
     // Removes its file when dropped.
     writer: Option<SketchWriter>,
@@ -58,7 +71,16 @@ struct WriteSketch {
 impl Operator for WriteSketch {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         if self.writer.is_none() {
-            let (out, maker) = (&self.out, Arc::new(maker(cx, &self.space)?));
+            let maker = match &self.pivots {
+                None => maker(cx, &self.space)?,
+                Some(_) if !cx.side(BASIS).is_empty() => {
+                    return Err(BoxError::new(
+                        "the sketch has a basis and pivots: connect `basis`, or give `pivots`, and not both",
+                    ));
+                }
+                Some(table) => cx.detached("disk", || SketchMaker::of_table(table))??,
+            };
+            let (out, maker) = (&self.out, Arc::new(maker));
             self.writer = Some(cx.detached("disk", || SketchWriter::create(out, maker))??);
         }
         let ids_count = self.space.store().ids_count();
@@ -88,7 +110,7 @@ fn take(writer: &mut SketchWriter, space: &dyn Space, envelope: &Envelope) -> Re
     if !due.eq(ids.iter().copied()) {
         return Err(BoxError::new(format!(
             "the sketch of object {first} came out of turn: all objects must come once, one after the other, as \
-             `sketch_objects` gives them"
+             `sketch_objects` and `sketch_apexes` give them"
         )));
     }
     let bytes = envelope.column("sketch")?.as_fixed_size_binary().value_data();

@@ -7,6 +7,7 @@ mod cache;
 mod kept;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use boxwork_kernels::chance::Random;
@@ -14,7 +15,7 @@ use boxwork_kernels::gaussian_process::{Covariance, Form};
 use boxwork_kernels::interrupt::{Interrupt, Interrupted};
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
-use boxwork_stores::sketch::Sketch;
+use boxwork_stores::sketch::{Sketch, allow_apexes};
 use boxwork_stores::space::Space;
 use boxwork_stores::subset::Subset;
 
@@ -106,10 +107,10 @@ fn sketch(bind: &Bind<'_>, space: &Arc<dyn Space>) -> Result<Option<Arc<Sketch>>
     let mode = bind.text("mode");
     let Some(path) = bind.get_path("sketch") else {
         if mode == "sketch" {
-            let store = space.store().path().display();
+            allow_apexes(&space.properties()).map_err(BoxError::new)?;
             return Err(BoxError::new(format!(
-                "mode `sketch` needs the sketches of the store: make them with `boxwork sketch --store {store} --out FILE`, \
-                 and give them as `sketch`"
+                "mode `sketch` needs the sketches of the store: make them with `{}`, and give them as `sketch`",
+                Sketch::command(space, Path::new("FILE"))
             )));
         }
         return Ok(None);

@@ -119,7 +119,7 @@ pub fn options(arguments: &Arguments, distance: Option<&str>) -> DistanceOptions
 }
 
 /// The properties of the space that a box or a resource names, as far as they are known with no file opened.
-fn properties_of(
+pub(crate) fn properties_of(
     arguments: &Arguments,
     resources: &dyn Fn(&str) -> Option<Arguments>,
 ) -> Option<(DistanceOptions, Properties)> {

@@ -1,19 +1,21 @@
-//! `boxwork sketch`: the sketches of a store, by `pipelines/sketch.yaml`.
+//! `boxwork sketch`: the sketches of a store, by `pipelines/sketch.yaml`, or `pipelines/sketch_apexes.yaml` for an index.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
+use boxwork_stores::pivot_table::PivotTable;
 
 use super::bring_up::bring_up;
-use super::{Replacing, path_value, run_shipped, say, whole};
+use super::{Replacing, Space, path_value, run_shipped, say, whole};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
 /// Sketches a store, or updates the sketch after the store has grown
 ///
-/// A sketch takes 128 bytes an object: 64 numbers whose plain distances are about those of the signatures.
+/// A sketch takes 128 bytes an object: 64 numbers whose plain distances are about those of the signatures. By an index
+/// (`--pivots`) objects of other kinds and distances have one too: numbers whose plain distances are lower bounds.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The store to sketch
@@ -23,8 +25,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the sketch: sketch only objects added since
-    #[arg(long, conflicts_with_all = ["frequencies", "seed", "alpha", "force"])]
+    #[arg(long, conflicts_with_all = ["frequencies", "seed", "alpha", "pivots", "force"])]
     append: bool,
+    /// Make the sketch of this index, and by its distance, without computing any
+    #[arg(long, value_name = "INDEX", conflicts_with_all = ["frequencies", "seed", "alpha"])]
+    pivots: Option<PathBuf>,
     /// The number of random frequencies, a multiple of 32; with more, distances of sketches vary less
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=2048))]
     frequencies: u32,
@@ -48,6 +53,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.store)) {
         return exit;
     }
+    if let Some(index) = &arguments.pivots {
+        return by_pivots(catalog, arguments, index);
+    }
     let mut values = BTreeMap::from([
         ("store".to_owned(), path_value(&arguments.store)),
         ("out".to_owned(), path_value(&arguments.out)),
@@ -58,6 +66,28 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         values.insert("alpha".to_owned(), Value::Number(alpha));
     }
     let exit = run_shipped("sketch", shipped::SKETCH, catalog, &values, &arguments.options).exit;
+    if matches!(exit, Exit::Ok) {
+        say(format_args!("wrote {}", arguments.out.display()));
+    }
+    exit
+}
+
+/// Makes the sketch of an index, by the distance of which it was made.
+fn by_pivots(catalog: &Catalog, arguments: &Arguments, index: &Path) -> Exit {
+    let space = match PivotTable::measure_of(index) {
+        Ok(options) => Space::of(options),
+        Err(error) => {
+            say(format_args!("error: {error}"));
+            return Exit::Failed;
+        }
+    };
+    let mut values = BTreeMap::from([
+        ("store".to_owned(), path_value(&arguments.store)),
+        ("pivots".to_owned(), path_value(index)),
+        ("out".to_owned(), path_value(&arguments.out)),
+    ]);
+    space.give(&mut values);
+    let exit = run_shipped("sketch", shipped::SKETCH_APEXES, catalog, &values, &arguments.options).exit;
     if matches!(exit, Exit::Ok) {
         say(format_args!("wrote {}", arguments.out.display()));
     }

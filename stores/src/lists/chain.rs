@@ -81,7 +81,7 @@ impl Chain {
 /// When the file cannot be read, holds no lists, or is of another version.
 pub(crate) fn measure_of(path: &Path, store: &dyn Store) -> Result<DistanceOptions, ListsError> {
     let of = |error: PackedError| ListsError::of(error, VectorMeasure::L2, store.path(), path);
-    let file = PackedFile::open(path, layout::FORMAT.whole).map_err(of)?;
+    let file = layout::FORMAT.open(path).map_err(of)?;
     let measure = DistanceOptions::parse(file.said(layout::MEASURE_KEY));
     measure.ok_or_else(|| of(file.not("it names no measure that this program knows")))
 }

@@ -30,7 +30,7 @@ use super::{Coding, ListsError, Quantizers};
 const _: () = assert!(PANEL == GROUP);
 
 /// The values of [`FORMAT_KEY`].
-pub(crate) const FORMAT: Format = Format { whole: "lists", part: "lists.part" };
+pub(crate) const FORMAT: Format = Format { whole: "lists", part: "lists.part", versions: &[VERSION] };
 /// The key of the numbers of a vector.
 pub(super) const DIMENSIONS_KEY: &str = "boxwork.lists.dimensions";
 /// The key of what lists hold.
@@ -104,7 +104,7 @@ fn digits(numbers: &[f32]) -> String {
 /// When the file cannot be read, holds no lists, is of another version, or its tail is damaged.
 pub fn quantizers_of(path: &Path) -> Result<Quantizers, ListsError> {
     let of = |error| ListsError::of(error, VectorMeasure::L2, Path::new("STORE"), path);
-    let file = PackedFile::open(path, FORMAT.whole).map_err(of)?;
+    let file = FORMAT.open(path).map_err(of)?;
     let dimensions =
         file.said(DIMENSIONS_KEY).parse().map_err(|_| of(file.not("its head says no dimensions")))?;
     quantizers(&file, dimensions).map_err(of)

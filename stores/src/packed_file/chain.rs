@@ -18,10 +18,10 @@ pub(crate) fn first(
     store: &dyn Store,
 ) -> Result<(PackedFile, PathBuf, Option<u64>), PackedError> {
     // All files of a chain lie beside the first, not beside a link to it.
-    let (mut file, mut name) = (PackedFile::open(path, format.whole), real_path(path));
+    let (mut file, mut name) = (format.open(path), real_path(path));
     let is_of = |file: &PackedFile| store.ids_at(file.said(layout::STORE_KEY)).is_some();
     if !file.as_ref().is_ok_and(is_of)
-        && let Ok(next) = PackedFile::open(&next_path(&name), format.whole)
+        && let Ok(next) = format.open(&next_path(&name))
         && is_of(&next)
     {
         (file, name) = (Ok(next), next_path(&name));
@@ -44,7 +44,7 @@ pub(crate) fn following(
         if !path.exists() {
             break;
         }
-        let file = match PackedFile::open(&path, format.part) {
+        let file = match format.open_part(&path) {
             Err(PackedError::Foreign { .. }) => continue,
             file => file?,
         };
@@ -65,13 +65,13 @@ pub(crate) fn settle(path: &Path, format: Format, store: &dyn Store) -> Result<(
     remove_leftovers(path);
     let next_path = next_path(path);
     let is_of = |file: &PackedFile| store.ids_at(file.said(layout::STORE_KEY)).is_some();
-    let Ok(next) = PackedFile::open(&next_path, format.whole) else { return Ok(()) };
+    let Ok(next) = format.open(&next_path) else { return Ok(()) };
     if next.said(layout::REPLACES_KEY).is_empty() {
         // An independent file that happens to have this name.
         return Ok(());
     }
     let io = |source| PackedError::Io { path: path.to_owned(), action: "write", source };
-    if PackedFile::open(path, format.whole).is_ok_and(|file| is_of(&file)) || !is_of(&next) {
+    if format.open(path).is_ok_and(|file| is_of(&file)) || !is_of(&next) {
         return fs::remove_file(&next_path).map_err(io);
     }
     fs::rename(&next_path, path).map_err(io)?;

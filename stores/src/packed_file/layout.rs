@@ -8,7 +8,7 @@ pub(super) use super::super::arrow_file::{
     tail_checksum, tail_digits,
 };
 
-/// The version of the layout; other versions are refused.
+/// The first version of the layout of a format.
 pub(crate) const VERSION: &str = "1";
 /// The key of the file's format, in the schema's metadata.
 pub(crate) const FORMAT_KEY: &str = "boxwork.format";

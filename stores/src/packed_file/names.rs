@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::reader::PackedFile;
 use super::{Format, Last};
 
 /// Removes the following files of a file that was replaced.
@@ -25,7 +24,7 @@ pub(crate) fn next_part(whole: &Path, last: &Last, format: Format) -> PathBuf {
 }
 
 fn is_part(path: &Path, format: Format) -> bool {
-    PackedFile::open(path, format.part).is_ok()
+    format.open_part(path).is_ok()
 }
 
 /// The following file with this number.

@@ -28,8 +28,8 @@ pub(crate) struct PackedFile {
 }
 
 impl PackedFile {
-    /// Opens a file of a format, and checks its tail.
-    pub(crate) fn open(path: &Path, format: &str) -> Result<Self, PackedError> {
+    /// Opens a file of a format in one of these versions, and checks its tail.
+    pub(super) fn open(path: &Path, format: &str, versions: &[&str]) -> Result<Self, PackedError> {
         let file = File::open(path).map_err(|source| PackedError::Io {
             path: path.to_owned(),
             action: "open",
@@ -48,7 +48,7 @@ impl PackedFile {
         if index.said(layout::FORMAT_KEY) != format {
             return Err(index.not(&format!("its metadata lacks `boxwork.format = {format}`")));
         }
-        if index.said(layout::VERSION_KEY) != layout::VERSION {
+        if !versions.contains(&index.said(layout::VERSION_KEY)) {
             let found = index.said(layout::VERSION_KEY).to_owned();
             return Err(PackedError::Version { path: path.to_owned(), found });
         }

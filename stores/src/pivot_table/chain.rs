@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use boxwork_kernels::lower_bound::{PACKED_OBJECTS, PIVOTS_MAX, Simplex};
+use boxwork_kernels::lower_bound::PACKED_OBJECTS;
 use boxwork_kernels::memory::filled;
 
 use super::super::packed_file::{self, Last, PackedFile};
 use super::error::IndexError;
 use super::writer::PivotTableWriter;
-use super::{PivotTable, layout};
+use super::{PivotTable, Pivots, layout};
 use crate::new_number;
-use crate::space::{Prepared, Space};
+use crate::space::{Prepared, Space, SpaceError};
 use crate::spaces::DistanceOptions;
 use crate::store::Store;
 
@@ -121,26 +121,14 @@ fn measure_fix(
 pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<PivotTable, IndexError> {
     let store = Arc::clone(space.store());
     let (file, name, ids) = first(path, &*space)?;
-    let pivots = file.counts(file.said(layout::PIVOTS_KEY))?;
-    let kept = file.counts(file.said(layout::KEPT_KEY))?;
-    let kept: Vec<usize> = kept.into_iter().map(|pivot| pivot as usize).collect();
-    let between = file.numbers(file.said(layout::BETWEEN_KEY))?;
-    let rows = file.numbers(file.said(layout::ROWS_KEY))?;
-    let tau = file.numbers(file.said(layout::TAU_KEY))?;
-    if !(1..=PIVOTS_MAX).contains(&pivots.len()) || pivots.iter().any(|pivot| *pivot >= ids) {
-        return Err(file.unclear().into());
-    }
-    let tau = tau.first().copied().ok_or_else(|| file.unclear())?;
-    let simplex = Simplex::from_parts(kept, rows, &between, pivots.len(), tau);
-    let simplex = simplex.ok_or_else(|| file.unclear())?;
-    let apex_columns = if space.properties().hilbert { simplex.dimensions() } else { 0 };
-    if !file.has_columns(pivots.len(), apex_columns) {
+    let pivots = Pivots::of_file(&file, ids)?;
+    let apex_columns = if space.properties().hilbert { pivots.simplex.dimensions() } else { 0 };
+    if !file.has_columns(pivots.count(), apex_columns) {
         return Err(file.not("its columns do not fit its pivots").into());
     }
     if file.rows(PACKED_OBJECTS)? != ids {
         return Err(file.not_blocks().into());
     }
-    let unit = file.unit()?;
     let (mut files, mut len, mut extremes) = (Vec::new(), ids, file.extremes()?);
     let fingerprint = file.fingerprint.clone();
     let mut last = Last { part: 0, fingerprint: fingerprint.clone() };
@@ -150,7 +138,7 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
         else {
             break;
         };
-        if !file.has_columns(pivots.len(), apex_columns) {
+        if !file.has_columns(pivots.count(), apex_columns) {
             return Err(file.not("its columns differ from those of the index that it follows").into());
         }
         if file.rows(PACKED_OBJECTS)? != ids - len {
@@ -167,19 +155,16 @@ pub(super) fn read(path: &Path, space: Arc<dyn Space>, depth: Depth) -> Result<P
         let (store, objects) = (store.path().to_owned(), store.ids_count());
         return Err(IndexError::Behind { path: path.to_owned(), store, found: len, objects });
     }
-    let what = || format!("the index `{}` of {rows} rows and {} pivots", path.display(), pivots.len());
+    let what = || format!("the index `{}` of {rows} rows and {} pivots", path.display(), pivots.count());
     let advice = "make an index of fewer pivots, or free memory";
     let zeros = |columns: usize| filled(rows.saturating_mul(columns), 0.0, what, advice);
     let mut table = PivotTable {
         path: name,
         number: new_number(),
-        distances: zeros(pivots.len())?,
+        distances: zeros(pivots.count())?,
         apexes: zeros(apex_columns)?,
         space,
         pivots,
-        unit,
-        between,
-        simplex,
         apex_columns,
         extremes,
         len,
@@ -200,7 +185,7 @@ impl PivotTable {
     /// # Errors
     /// When the file cannot be read, is no index, or is of another version.
     pub fn measure_of(path: &Path) -> Result<DistanceOptions, IndexError> {
-        let file = PackedFile::open(path, layout::FORMAT.whole)?;
+        let file = layout::FORMAT.open(path)?;
         let measure = DistanceOptions::parse(file.said(layout::MEASURE_KEY));
         measure.ok_or_else(|| file.not("it names no measure that this program knows").into())
     }
@@ -225,33 +210,34 @@ impl PivotTable {
         }
         let mut writer = PivotTableWriter::following(&table)?;
         let ids: Vec<u64> = store.among(table.len..store.ids_count()).collect();
-        measure(space, &table.pivots, &ids, &mut writer, side_by_side)?;
+        measure(space, &table.pivots.ids, &ids, side_by_side, &mut |distances| writer.push(distances))?;
         writer.finish()?;
         Ok(ids.len() as u64)
     }
 }
 
-/// Computes the distances of objects to pivots and passes them to a writer.
-pub(super) fn measure(
+/// Computes the distances of objects to pivots, and passes those of each object to `f`, in the order of `ids`.
+pub(crate) fn measure<E: From<IndexError>>(
     space: &Arc<dyn Space>,
     pivots: &[u64],
     ids: &[u64],
-    writer: &mut PivotTableWriter,
     side_by_side: &mut SideBySide<'_>,
-) -> Result<(), IndexError> {
+    f: &mut dyn FnMut(&[f64]) -> Result<(), E>,
+) -> Result<(), E> {
+    let failed = |error: SpaceError| E::from(error.into());
     let store = space.store();
-    let objects = store.objects(pivots)?;
-    let queries: Vec<Arc<dyn Prepared>> =
-        (0..pivots.len()).map(|row| Arc::clone(space).prepare(&objects, row)).collect::<Result<_, _>>()?;
+    let objects = store.objects(pivots).map_err(IndexError::from)?;
+    let queries = (0..pivots.len()).map(|row| Arc::clone(space).prepare(&objects, row));
+    let queries: Vec<Arc<dyn Prepared>> = queries.collect::<Result<_, _>>().map_err(failed)?;
     for ids in ids.chunks(OBJECTS_AT_ONCE) {
-        store.bring_in(ids)?;
+        store.bring_in(ids).map_err(IndexError::from)?;
         let mut distances = vec![0.0; ids.len() * pivots.len()];
         let is_done = side_by_side(&mut distances, OBJECTS_PER_PIECE * pivots.len(), &|first, distances| {
             let ids = &ids[first / pivots.len()..][..distances.len() / pivots.len()];
             let mut found = vec![f64::NAN; ids.len()];
             for (column, query) in queries.iter().enumerate() {
                 if query.exact(ids, &mut found).is_err() {
-                    // The writer refuses NaN.
+                    // No simplex and no writer takes NaN.
                     found.fill(f64::NAN);
                 }
                 for (row, distance) in found.iter().enumerate() {
@@ -260,9 +246,9 @@ pub(super) fn measure(
             }
         });
         if !is_done {
-            return Err(IndexError::Cancelled);
+            return Err(IndexError::Cancelled.into());
         }
-        distances.chunks(pivots.len()).try_for_each(|distances| writer.push(distances))?;
+        distances.chunks(pivots.len()).try_for_each(&mut *f)?;
     }
     Ok(())
 }

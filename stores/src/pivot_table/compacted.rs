@@ -14,11 +14,8 @@ use super::super::packed_file::{PackedWriter, next_path};
 use super::chain::{SideBySide, measure};
 use super::error::IndexError;
 use super::writer::{PivotTableWriter, Purpose, head};
-use super::{PivotTable, layout};
+use super::{PivotTable, Pivots, layout};
 use crate::space::Space;
-
-/// Candidates tried as replacement of a removed pivot.
-const STAND_INS_TRIED: usize = 64;
 
 impl PivotTable {
     /// Writes the index of the compacted store, in the space `after`. If pivots were removed, other objects replace
@@ -38,19 +35,15 @@ impl PivotTable {
         if next.symlink_metadata().is_ok() {
             return Err(IndexError::InTheWay { path: next, index });
         }
-        let store = self.space.store();
-        if self.pivots.iter().all(|pivot| store.has(*pivot)) {
-            self.write_without_removed(&index, &**after, cancelled)?;
+        if let Some(pivots) = self.pivots.ranked(&*self.space) {
+            self.write_without_removed(&index, &pivots, &**after, cancelled)?;
             return Ok(false);
         }
-        let pivots = self.pivots_in(&**after, cancelled)?;
-        let pairs: Vec<[u64; 2]> = pivots.iter().flat_map(|a| pivots.iter().map(move |b| [*a, *b])).collect();
-        let mut between = vec![0.0; pairs.len()];
-        after.between_until(&pairs, &mut between, cancelled)?;
+        let (pivots, between) = self.pivots.stand_ins(&*self.space, &**after, cancelled)?;
         let purpose = Purpose::Replacement { of: self.fingerprint.clone() };
         let mut writer = PivotTableWriter::new(&index, Arc::clone(after), &pivots, &between, purpose)?;
         let ids: Vec<u64> = (0..after.store().ids_count()).collect();
-        measure(after, &pivots, &ids, &mut writer, side_by_side)?;
+        measure(after, &pivots, &ids, side_by_side, &mut |distances| writer.push(distances))?;
         writer.finish()?;
         Ok(true)
     }
@@ -59,15 +52,15 @@ impl PivotTable {
     fn write_without_removed(
         &self,
         index: &Path,
+        pivots: &Pivots,
         after: &dyn Space,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(), IndexError> {
         let store = self.space.store();
-        let pivots: Vec<u64> = self.pivots.iter().map(|pivot| store.rank(*pivot)).collect();
-        let mut head = head(after, &pivots, self.unit, &self.between, &self.simplex);
+        let mut head = head(after, pivots);
         head.insert(layout::REPLACES_KEY, self.fingerprint.clone());
         let apex_columns = self.apex_columns;
-        let schema = layout::schema(pivots.len(), apex_columns, head);
+        let schema = layout::schema(pivots.count(), apex_columns, head);
         let mut file = PackedWriter::create(index, &next_path(index), &schema)?;
         let kept: Vec<u64> = store.among(0..store.ids_count()).collect();
         for ids in kept.chunks(PACKED_OBJECTS) {
@@ -81,36 +74,10 @@ impl PivotTable {
                 };
                 Arc::new(Float32Array::from_iter_values(ids.iter().map(|id| table[place(*id)])))
             };
-            let distances = (0..pivots.len()).map(|idx| column(&self.distances, pivots.len(), idx));
+            let distances = (0..pivots.count()).map(|idx| column(&self.distances, pivots.count(), idx));
             let apexes = (0..apex_columns).map(|idx| column(&self.apexes, apex_columns, idx));
             file.write(distances.chain(apexes).collect())?;
         }
         Ok(file.finish([self.extremes.note()])?)
-    }
-
-    /// The pivots as objects of the compacted store. An object behind a removed pivot replaces it, unless it has
-    /// distance 0 from another pivot and would bound nothing more. So there may be fewer pivots.
-    fn pivots_in(&self, after: &dyn Space, cancelled: &dyn Fn() -> bool) -> Result<Vec<u64>, IndexError> {
-        let (before, objects_count) = (self.space.store(), after.store().ids_count());
-        let (kept, removed): (Vec<u64>, Vec<u64>) =
-            self.pivots.iter().copied().partition(|pivot| before.has(*pivot));
-        let mut pivots: Vec<u64> = kept.iter().map(|pivot| before.rank(*pivot)).collect();
-        for removed in removed {
-            let first = before.rank(removed);
-            let candidates = (0..objects_count).map(|nth| (first + nth) % objects_count);
-            for id in candidates.filter(|id| !pivots.contains(id)).take(STAND_INS_TRIED).collect::<Vec<_>>() {
-                if cancelled() {
-                    return Err(IndexError::Cancelled);
-                }
-                let pairs: Vec<[u64; 2]> = pivots.iter().map(|pivot| [*pivot, id]).collect();
-                let mut distances = vec![0.0; pairs.len()];
-                after.between_until(&pairs, &mut distances, cancelled)?;
-                if distances.iter().all(|distance| *distance > 0.0) {
-                    pivots.push(id);
-                    break;
-                }
-            }
-        }
-        Ok(pivots)
     }
 }

@@ -23,7 +23,7 @@ pub(super) use super::super::packed_file::{
 };
 
 /// The values of [`FORMAT_KEY`].
-pub(super) const FORMAT: Format = Format { whole: "pivots", part: "pivots.part" };
+pub(super) const FORMAT: Format = Format { whole: "pivots", part: "pivots.part", versions: &[VERSION] };
 /// The key of the unit, unless it is 1.
 pub(super) const UNIT_KEY: &str = "boxwork.unit";
 /// The key of the pivots' ids, a list in JSON.

@@ -7,7 +7,7 @@ use boxwork_kernels::memory::{filled, room};
 use boxwork_kernels::metric_index::IndexedObjects;
 
 use super::unit::unit;
-use super::{Extremes, IndexError, Last, PivotTable};
+use super::{Extremes, IndexError, Last, PivotTable, Pivots};
 use crate::new_number;
 use crate::space::{Extent, Space};
 
@@ -85,10 +85,12 @@ impl PivotTable {
             distances: zeros(count)?,
             apexes: zeros(apex_columns)?,
             space,
-            pivots: pivots.iter().map(|pivot| store.nth(u64::from(*pivot))).collect(),
-            unit,
-            between,
-            simplex,
+            pivots: Pivots {
+                ids: pivots.iter().map(|pivot| store.nth(u64::from(*pivot))).collect(),
+                unit,
+                between,
+                simplex,
+            },
             apex_columns,
             extremes: Extremes { distance_max: largest / unit, spread_max: 0.0, extent },
             len,
@@ -98,7 +100,7 @@ impl PivotTable {
         for (id, row) in ids.into_iter().zip(rows.chunks_exact(count)) {
             let mut apex = Vec::new();
             if is_hilbert {
-                let found = table.simplex.apex(row, noise_squared).map_err(bounds(id))?;
+                let found = table.pivots.simplex.apex(row, noise_squared).map_err(bounds(id))?;
                 table.extremes.spread_max = table.extremes.spread_max.max(found.spread);
                 apex = found.coordinates;
             }

@@ -45,7 +45,7 @@ impl PackedFile {
 impl PivotTable {
     /// Copies the columns of a batch; `None` if it has too few or too many numbers.
     fn fill(&mut self, first: usize, batch: PackedBatch<'_>) -> Option<()> {
-        let (pivots, apex_columns) = (self.pivots.len(), self.apex_columns);
+        let (pivots, apex_columns) = (self.pivots.count(), self.apex_columns);
         for (idx, bytes) in batch.columns(pivots + apex_columns, size_of::<f32>())?.into_iter().enumerate() {
             // The offset of a block's column in the table.
             let (table, of_block, column) = match idx.checked_sub(pivots) {

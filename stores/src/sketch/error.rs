@@ -7,6 +7,10 @@ use boxwork_kernels::memory::MemoryRefused;
 
 use super::super::packed_file::PackedError;
 use super::super::store_error::{StoreError, way_out};
+use super::allow_apexes;
+use crate::pivot_table::IndexError;
+use crate::space::{Space, SpaceError};
+use crate::spaces::{ALPHA, DistanceOptions};
 
 /// A sketch cannot be made, read or used.
 #[derive(Debug, thiserror::Error)]
@@ -33,12 +37,14 @@ pub enum SketchError {
         command: String,
     },
     /// The sketch was made for another content of the store.
-    #[error("`{}` is the sketch of another store, or `{}` has changed since the sketch was made: make it again with `boxwork sketch --store {1} --out {0} --force`", path.display(), store.display())]
+    #[error("`{}` is the sketch of another store, or `{}` has changed since the sketch was made: make it again with `{command}`", path.display(), store.display())]
     OtherStore {
         /// The sketch.
         path: PathBuf,
         /// The store.
         store: PathBuf,
+        /// The command that makes it.
+        command: String,
     },
     /// The store has grown since the sketch was made.
     #[error("`{}` covers {found} of the {objects} objects that `{}` ever held, as the store has grown: run `boxwork sketch --append --store {1} --out {0}`", path.display(), store.display())]
@@ -53,7 +59,7 @@ pub enum SketchError {
         objects: u64,
     },
     /// The sketch was made for another measure.
-    #[error("`{}` is a sketch for {found}, and the distance here is {wanted}: make the sketch for it with `boxwork sketch --store {}{flags} --out {0} --force`", path.display(), store.display())]
+    #[error("`{}` is a sketch for {found}, and the distance here is {wanted}: make the sketch for it with `{command}`", path.display())]
     OtherMeasure {
         /// The sketch.
         path: PathBuf,
@@ -61,19 +67,25 @@ pub enum SketchError {
         found: String,
         /// The measure of the space.
         wanted: String,
-        /// The store.
-        store: PathBuf,
-        /// The flags of the wanted measure.
-        flags: String,
+        /// The command that makes the sketch of the wanted measure.
+        command: String,
     },
-    /// The distance has no sketches.
+    /// The distance has no sketches by features.
     #[error(
-        "sketches exist for signatures with the gaussian similarity over l2, and the distance here is {measure}: leave the sketch out, or use the gaussian (`--similarity gaussian`)"
+        "sketches by features exist for signatures with the gaussian similarity over l2, and the distance here is {measure}: {way}"
     )]
-    NoSketches {
+    NoFeatures {
         /// The measure of the space.
         measure: String,
+        /// The way to a sketch, if there is one.
+        way: String,
     },
+    /// The distance has no sketches at all.
+    #[error("{0}")]
+    NoApexes(String),
+    /// An object has no sketch.
+    #[error("{0}")]
+    Object(String),
     /// Numbers that are no directions.
     #[error(
         "{numbers} numbers are no directions of {frequencies} frequencies: give those that `sketch_basis` gives"
@@ -105,6 +117,12 @@ pub enum SketchError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A distance cannot be computed.
+    #[error(transparent)]
+    Space(SpaceError),
+    /// The pivots cannot be used.
+    #[error(transparent)]
+    Index(IndexError),
     /// The caller cancelled it.
     #[error("the sketch was not finished: it was cancelled")]
     Cancelled,
@@ -132,13 +150,84 @@ impl SketchError {
         }
     }
 
+    /// A space of another distance than those that have sketches by features.
+    pub(super) fn no_features(space: &dyn Space) -> Self {
+        let way = match allow_apexes(&space.properties()) {
+            Ok(()) => {
+                let (index, sketch) = by_pivots(space, Path::new("FILE"), "");
+                format!("make the sketch of an index, by `{index}` and `{sketch}`")
+            }
+            Err(reason) => reason,
+        };
+        Self::NoFeatures { measure: space.measure(), way }
+    }
+
     /// Whether the caller cancelled the work.
     pub fn is_cancelled(&self) -> bool {
-        matches!(
-            self,
-            Self::Cancelled | Self::Store(StoreError::Cancelled { .. } | StoreError::Interrupted(_))
-        )
+        match self {
+            Self::Cancelled
+            | Self::Store(StoreError::Cancelled { .. } | StoreError::Interrupted(_))
+            | Self::Space(SpaceError::Interrupted(_)) => true,
+            Self::Index(error) => error.is_cancelled(),
+            _ => false,
+        }
     }
+}
+
+impl From<SpaceError> for SketchError {
+    fn from(error: SpaceError) -> Self {
+        match error {
+            SpaceError::Store(error) => Self::Store(error),
+            error => Self::Space(error),
+        }
+    }
+}
+
+impl From<IndexError> for SketchError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Cancelled => Self::Cancelled,
+            IndexError::Store(error) => Self::Store(error),
+            IndexError::Space(error) => Self::Space(error),
+            error => Self::Index(error),
+        }
+    }
+}
+
+/// The commands that make an index of a space, and a sketch of it.
+fn by_pivots(space: &dyn Space, sketch: &Path, force: &str) -> (String, String) {
+    let (store, sketch) = (space.store().path().display(), sketch.display());
+    (
+        format!("boxwork index --store {store}{} --out INDEX", flags(space)),
+        format!("boxwork sketch --store {store} --pivots INDEX --out {sketch}{force}"),
+    )
+}
+
+/// The options that name the distance of a space.
+fn flags(space: &dyn Space) -> String {
+    let options = DistanceOptions::parse(&space.measure());
+    options.map(|options| options.flags(&**space.store())).unwrap_or_default()
+}
+
+/// The command that makes the sketch of a space, in place of one that is there; two if it is made of an index.
+pub(super) fn command(space: &dyn Space, sketch: &Path, is_of_pivots: bool) -> String {
+    if is_of_pivots {
+        let (index, sketch) = by_pivots(space, sketch, " --force");
+        return format!("{index}` and `{sketch}");
+    }
+    let store = space.store();
+    // A store keeps its alpha, so that most commands need none.
+    let flags = if is_usual(space) { String::new() } else { flags(space) };
+    format!("boxwork sketch --store {}{flags} --out {} --force", store.path().display(), sketch.display())
+}
+
+/// Whether the distance is the one that a store of signatures has by itself.
+fn is_usual(space: &dyn Space) -> bool {
+    let usual = DistanceOptions::default();
+    DistanceOptions::parse(&space.measure()).is_some_and(|options| {
+        options.alpha == Some(space.store().alpha().unwrap_or(ALPHA))
+            && (options.similarity, options.ground) == (usual.similarity, usual.ground)
+    })
 }
 
 impl From<PackedError> for SketchError {

@@ -1,13 +1,16 @@
 //! The layout of a `*.sketch.arrow` file: a packed file (`packed_file`).
 //!
 //! ```text
-//! head    magic, schema message: what was sketched, the number of frequencies and their seed
+//! head    magic, schema message: what was sketched, and the number of frequencies and their seed, or the pivots
 //! batch   4,096 rows: columns `c0` to `c63` of half-precision numbers, one for each coordinate
 //! tail    end of stream, footer: the directions, the largest norm, all checksums; footer length, magic
 //! ```
 //!
 //! The directions are f32 numbers by their bits, eight hexadecimal digits each. A file that follows another has none. A row is
 //! an object, in the order of the store, or zeros if it was removed.
+//!
+//! Sketches by pivots are version 2 of the layout. Its head has the pivots with their simplex, by the keys of an index, and
+//! its footer no directions. A program that reads version 1 only says so.
 
 use std::fmt::Write;
 
@@ -21,7 +24,10 @@ pub(super) use super::super::packed_file::{
 use super::super::packed_file::{PackedError, PackedFile};
 
 /// The values of [`FORMAT_KEY`].
-pub(crate) const FORMAT: Format = Format { whole: "sketch", part: "sketch.part" };
+pub(crate) const FORMAT: Format =
+    Format { whole: "sketch", part: "sketch.part", versions: &[VERSION, VERSION_OF_PIVOTS] };
+/// The version of sketches by pivots.
+pub(super) const VERSION_OF_PIVOTS: &str = "2";
 /// Rows of a batch.
 pub(super) const ROWS: usize = 4096;
 /// The key of the number of frequencies.
@@ -39,6 +45,11 @@ const DIGITS: usize = 8;
 pub(super) fn schema(metadata: Metadata) -> Schema {
     let field = |number: usize| Field::new(format!("c{number}"), DataType::Float16, false);
     Schema::new((0..COORDINATES).map(field).collect::<Vec<_>>()).with_metadata(metadata)
+}
+
+/// Whether a file has sketches by pivots.
+pub(super) fn is_of_pivots(file: &PackedFile) -> bool {
+    file.said(VERSION_KEY) == VERSION_OF_PIVOTS
 }
 
 /// Checks the columns of a file and its number of rows.

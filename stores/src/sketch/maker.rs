@@ -1,158 +1,85 @@
-//! Makes sketches of a space's objects, and of other signatures, by given frequencies and directions.
+//! Makes sketches of a space's objects, and of others of their kind: by frequencies and directions, or by pivots.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use boxwork_kernels::CodePath;
-use boxwork_kernels::chance::Random;
-use boxwork_kernels::similarity::Similarity;
-use boxwork_kernels::sketch::{
-    Basis, COORDINATES, Frequencies, SAMPLE_MAX, SideBySide as Rows, Sketcher, coordinate,
-};
-use boxwork_kernels::sqfd::SignatureRef;
-use half::f16;
+use arrow_array::ArrayRef;
+use boxwork_kernels::interrupt::Interrupt;
+use boxwork_kernels::sketch::{Basis, COORDINATES, Sketcher};
 
 use super::super::packed_file::PackedFile;
-use super::{OBJECTS_PER_PIECE, SketchError, layout};
-use crate::pivot_table::SideBySide;
-use crate::signature_store::Objects;
-use crate::space::{DeviceForm, Space};
-use crate::sqfd_space::SqfdSpace;
-use crate::store_error::StoreError;
+use super::apexes::Apexes;
+use super::features::Features;
+use super::{SketchError, layout};
+use crate::pivot_table::{Piece, PivotTable, SideBySide};
+use crate::space::Space;
 
-/// Frequencies and directions of the sketches of a space.
+/// The frequencies and directions of the sketches of a space, or their pivots.
 #[derive(Debug)]
 pub struct SketchMaker {
     space: Arc<dyn Space>,
-    sqfd: Arc<SqfdSpace>,
-    seed: u64,
-    frequencies: Frequencies,
-    basis: Basis,
+    method: Method,
 }
 
-/// The objects from which the directions of a space's sketches come, and the frequencies.
-#[derive(Debug)]
-pub struct SketchSample {
-    space: Arc<dyn Space>,
-    sqfd: Arc<SqfdSpace>,
-    seed: u64,
-    frequencies: Frequencies,
-    ids: Vec<u64>,
-}
-
-impl SketchSample {
-    /// The frequencies of a seed, and at most [`SAMPLE_MAX`] objects that the seed picks.
-    ///
-    /// # Errors
-    /// When the distance of the space has no sketches.
-    ///
-    /// # Panics
-    /// When there are so many frequencies that [`Frequencies::new`] refuses.
-    pub fn new(space: &Arc<dyn Space>, seed: u64, frequencies: usize) -> Result<Self, SketchError> {
-        let sqfd = sqfd(space)?;
-        let store = space.store();
-        let frequencies =
-            Frequencies::new(seed, sqfd.measure().alpha(), sqfd.store().dimensions(), frequencies);
-        let picked = Random::mixed(seed).distinct(store.objects_count(), SAMPLE_MAX);
-        let mut ids: Vec<u64> = picked.into_iter().map(|nth| store.nth(nth)).collect();
-        ids.sort_unstable();
-        Ok(Self { space: Arc::clone(space), sqfd, seed, frequencies, ids })
-    }
-
-    /// The objects, ascending.
-    pub fn ids(&self) -> &[u64] {
-        &self.ids
-    }
-
-    /// Number of features of an object.
-    pub fn width(&self) -> usize {
-        self.frequencies.features()
-    }
-
-    /// Writes the features of some of the objects, from place `first` of [`SketchSample::ids`] on.
-    ///
-    /// # Errors
-    /// When an object cannot be read.
-    pub fn features(&self, first: usize, out: &mut [f32]) -> Result<(), StoreError> {
-        let mut sketcher = Sketcher::new(CodePath::detect());
-        self.sqfd.store().read::<_, StoreError>(|objects| {
-            for (id, out) in self.ids[first..].iter().zip(out.chunks_exact_mut(self.width())) {
-                sketcher.features(&self.frequencies, objects.signature(*id)?, out);
-            }
-            Ok(())
-        })
-    }
-
-    /// The maker whose directions are the principal ones of these features. `None` if `side_by_side` was cancelled.
-    ///
-    /// # Errors
-    /// When the system has no memory for the matrix.
-    pub fn maker(
-        self,
-        features: &[f32],
-        side_by_side: &mut Rows<'_>,
-    ) -> Result<Option<SketchMaker>, SketchError> {
-        let basis = Basis::of_sample(features, self.width(), side_by_side)?;
-        let Self { space, sqfd, seed, frequencies, .. } = self;
-        Ok(basis.map(|basis| SketchMaker { space, sqfd, seed, frequencies, basis }))
-    }
-}
-
-fn sqfd(space: &Arc<dyn Space>) -> Result<Arc<SqfdSpace>, SketchError> {
-    match Arc::clone(space).device_form() {
-        Some(DeviceForm::Sqfd(sqfd)) if sqfd.measure().similarity() == Similarity::Gaussian => Ok(sqfd),
-        _ => Err(SketchError::NoSketches { measure: space.measure() }),
-    }
+#[derive(Clone, Debug)]
+enum Method {
+    Features(Features),
+    Apexes(Apexes),
 }
 
 impl SketchMaker {
-    /// The maker of a file.
+    /// The maker of a file that covers so many ids.
     pub(super) fn of_file(
         space: &Arc<dyn Space>,
         file: &PackedFile,
+        covered: u64,
         path: &Path,
     ) -> Result<Self, SketchError> {
-        let sqfd = sqfd(space)?;
-        let of = |error| SketchError::of(error, space.store().path(), path);
-        let unclear = || of(file.damaged("its metadata", "it names no frequencies"));
-        let number = |key: &str| file.said(key).parse::<u64>().map_err(|_| unclear());
-        let (seed, count) = (number(layout::SEED_KEY)?, number(layout::FREQUENCIES_KEY)? as usize);
-        if !Frequencies::is_count(count) {
-            return Err(unclear());
-        }
-        let frequencies = Frequencies::new(seed, sqfd.measure().alpha(), sqfd.store().dimensions(), count);
-        let basis = layout::basis(file, frequencies.features()).map_err(of)?;
-        Ok(Self { space: Arc::clone(space), sqfd, seed, frequencies, basis })
+        let method = match layout::is_of_pivots(file) {
+            false => Method::Features(Features::of_file(space, file, path)?),
+            true => Method::Apexes(Apexes::of_file(&**space, file, covered, path)?),
+        };
+        Ok(Self { space: Arc::clone(space), method })
     }
 
     /// The maker of a basis that is given by its numbers.
     ///
     /// # Errors
-    /// When the distance of the space has no sketches, or the numbers are not those of a basis of so many frequencies.
+    /// When the distance of the space has no such sketches, or the numbers are not those of a basis of so many frequencies.
     pub fn of_parts(
         space: &Arc<dyn Space>,
         seed: u64,
         frequencies: usize,
         numbers: &[f32],
     ) -> Result<Self, SketchError> {
-        let sqfd = sqfd(space)?;
-        let basis = Basis::from_numbers(numbers)
-            .filter(|basis| Frequencies::is_count(frequencies) && basis.features() == 2 * frequencies);
-        let basis = basis.ok_or(SketchError::NoBasis { numbers: numbers.len(), frequencies })?;
-        let (alpha, dimensions) = (sqfd.measure().alpha(), sqfd.store().dimensions());
-        let frequencies = Frequencies::new(seed, alpha, dimensions, frequencies);
-        Ok(Self { space: Arc::clone(space), sqfd, seed, frequencies, basis })
+        let features = Features::of_parts(space, seed, frequencies, numbers)?;
+        Ok(Self { space: Arc::clone(space), method: Method::Features(features) })
     }
 
-    /// The same frequencies and directions over another space of equal measure.
-    pub(super) fn over(&self, space: &Arc<dyn Space>) -> Result<Self, SketchError> {
-        Ok(Self {
-            space: Arc::clone(space),
-            sqfd: sqfd(space)?,
-            seed: self.seed,
-            frequencies: self.frequencies.clone(),
-            basis: self.basis.clone(),
-        })
+    /// The maker of sketches by the pivots of an index.
+    ///
+    /// # Errors
+    /// When the index has no apexes, or a pivot cannot be read.
+    pub fn of_table(table: &PivotTable) -> Result<Self, SketchError> {
+        let apexes = Apexes::new(&**table.space(), table.spanned().clone())?;
+        Ok(Self { space: Arc::clone(table.space()), method: Method::Apexes(apexes) })
+    }
+
+    /// The maker over the compacted store, and whether it gives other sketches, as pivots were removed.
+    pub(super) fn over(
+        &self,
+        after: &Arc<dyn Space>,
+        path: &Path,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Self, bool), SketchError> {
+        let (method, is_other) = match &self.method {
+            Method::Features(features) => (Method::Features(features.over(after)?), false),
+            Method::Apexes(apexes) => {
+                let (apexes, is_other) = apexes.over(&*self.space, &**after, path, cancelled)?;
+                (Method::Apexes(apexes), is_other)
+            }
+        };
+        Ok((Self { space: Arc::clone(after), method }, is_other))
     }
 
     /// The objects and their distance.
@@ -160,42 +87,82 @@ impl SketchMaker {
         &self.space
     }
 
-    /// The seed of the frequencies.
-    pub fn seed(&self) -> u64 {
-        self.seed
+    /// The pivots by which objects are sketched, as objects of the store; none if they are sketched by features.
+    pub fn pivots(&self) -> &[u64] {
+        match &self.method {
+            Method::Features(_) => &[],
+            Method::Apexes(apexes) => apexes.ids(),
+        }
     }
 
-    /// The frequencies.
-    pub fn frequencies(&self) -> &Frequencies {
-        &self.frequencies
+    /// The unit of the sketches, a power of two: the distance of two sketches times this is about that of their objects.
+    pub fn unit(&self) -> f64 {
+        match &self.method {
+            Method::Features(_) => 1.0,
+            Method::Apexes(apexes) => apexes.unit(),
+        }
     }
 
-    /// The directions.
-    pub fn basis(&self) -> &Basis {
-        &self.basis
+    /// The directions, if objects are sketched by features.
+    pub(super) fn basis(&self) -> Option<&Basis> {
+        match &self.method {
+            Method::Features(features) => Some(&features.basis),
+            Method::Apexes(_) => None,
+        }
     }
 
-    /// The sketch of a signature.
+    /// The entries of a head that state how objects are sketched, with the version of the layout.
+    pub(super) fn head(&self) -> Vec<(&'static str, String)> {
+        let (version, mut head) = match &self.method {
+            Method::Features(features) => (layout::VERSION, features.head()),
+            Method::Apexes(apexes) => (layout::VERSION_OF_PIVOTS, apexes.head()),
+        };
+        head.push((layout::VERSION_KEY, version.to_owned()));
+        head
+    }
+
+    /// The sketch of the object in a row of an Arrow array, which need not be of the store. Blocks unless the pivots are in
+    /// memory.
     ///
-    /// # Panics
-    /// If it has another number of dimensions than the store's.
-    pub fn sketch(&self, signature: SignatureRef<'_>) -> [u16; COORDINATES] {
-        let mut out = [0; COORDINATES];
-        Sketcher::new(CodePath::detect()).sketch(&self.frequencies, &self.basis, &[signature], &mut out);
-        out
+    /// # Errors
+    /// When the array holds objects of another kind, the object has no distances, and when the caller interrupts.
+    pub fn of_object(
+        &self,
+        object: &ArrayRef,
+        row: usize,
+        interrupt: Interrupt<'_>,
+    ) -> Result<[u16; COORDINATES], SketchError> {
+        match &self.method {
+            Method::Features(features) => features.of_object(object, row),
+            Method::Apexes(apexes) => apexes.of_object(&self.space, object, row, interrupt),
+        }
     }
 
     /// Writes the sketches of objects, [`COORDINATES`] numbers each.
     ///
     /// # Errors
     /// When an object cannot be read.
-    pub fn write(&self, sketcher: &mut Sketcher, ids: &[u64], out: &mut [u16]) -> Result<(), StoreError> {
-        self.sqfd.store().read::<_, StoreError>(|objects: Objects<'_>| {
-            let signatures: Vec<SignatureRef<'_>> =
-                ids.iter().map(|id| objects.signature(*id)).collect::<Result<_, _>>()?;
-            sketcher.sketch(&self.frequencies, &self.basis, &signatures, out);
-            Ok(())
-        })
+    pub fn write(&self, sketcher: &mut Sketcher, ids: &[u64], out: &mut [u16]) -> Result<(), SketchError> {
+        match &self.method {
+            Method::Features(features) => Ok(features.write(sketcher, ids, out)?),
+            Method::Apexes(apexes) => {
+                let mut in_turn = |numbers: &mut [f64], piece: usize, f: &Piece<'_>| {
+                    numbers.chunks_mut(piece).enumerate().for_each(|(nth, numbers)| f(nth * piece, numbers));
+                    true
+                };
+                out.copy_from_slice(&apexes.sketches(&self.space, ids, &mut in_turn)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the sketches of objects by their rows in the index of which the maker was made.
+    ///
+    /// # Panics
+    /// If it was made of something else.
+    pub fn write_rows(&self, table: &PivotTable, ids: &[u64], out: &mut [u16]) {
+        let Method::Apexes(apexes) = &self.method else { panic!("a maker by pivots") };
+        apexes.write_rows(table, ids, out);
     }
 
     /// The sketches of objects, computed side by side.
@@ -207,24 +174,9 @@ impl SketchMaker {
         ids: &[u64],
         side_by_side: &mut SideBySide<'_>,
     ) -> Result<Vec<u16>, SketchError> {
-        self.space.store().bring_in(ids)?;
-        let failed = std::sync::OnceLock::new();
-        let mut numbers = vec![0.0; ids.len() * COORDINATES];
-        let is_done = side_by_side(&mut numbers, OBJECTS_PER_PIECE * COORDINATES, &|first, numbers| {
-            let ids = &ids[first / COORDINATES..][..numbers.len() / COORDINATES];
-            let mut bits = vec![0; numbers.len()];
-            match self.write(&mut Sketcher::new(CodePath::detect()), ids, &mut bits) {
-                Ok(()) => numbers.iter_mut().zip(bits).for_each(|(to, bits)| *to = coordinate(bits).into()),
-                // The first error is reported.
-                Err(error) => drop(failed.set(error)),
-            }
-        });
-        if let Some(error) = failed.into_inner() {
-            return Err(error.into());
+        match &self.method {
+            Method::Features(features) => features.sketches(&**self.space.store(), ids, side_by_side),
+            Method::Apexes(apexes) => apexes.sketches(&self.space, ids, side_by_side),
         }
-        if !is_done {
-            return Err(SketchError::Cancelled);
-        }
-        Ok(numbers.into_iter().map(|number| f16::from_f64(number).to_bits()).collect())
     }
 }

@@ -29,7 +29,7 @@ pub struct SketchWriter {
     first: u64,
     /// Whether the file is a whole one that takes the place of another, with its parts.
     is_whole: bool,
-    /// Whether the file has the directions.
+    /// Whether the file has the directions, if there are any.
     has_basis: bool,
 }
 
@@ -82,15 +82,12 @@ impl SketchWriter {
         let space = maker.space();
         let head = [
             (layout::FORMAT_KEY, format.to_owned()),
-            (layout::VERSION_KEY, layout::VERSION.to_owned()),
             (layout::STORE_KEY, space.store().fingerprint().to_owned()),
             (layout::MEASURE_KEY, space.measure()),
-            (layout::FREQUENCIES_KEY, maker.frequencies().count().to_string()),
-            (layout::SEED_KEY, maker.seed().to_string()),
             (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
         ];
-        let metadata =
-            Metadata::from_iter(head.into_iter().chain(link).map(|(key, value)| (key.to_owned(), value)));
+        let head = head.into_iter().chain(maker.head()).chain(link);
+        let metadata = Metadata::from_iter(head.map(|(key, value)| (key.to_owned(), value)));
         let file = PackedWriter::create(whole, &path, &layout::schema(metadata))?;
         let waiting = Vec::with_capacity(layout::ROWS * COORDINATES);
         Ok(Self { path, file, maker, norm_max: 0.0, waiting, first: 0, is_whole: true, has_basis: true })
@@ -144,7 +141,7 @@ impl SketchWriter {
         }
         // Sketches of a file that is being truncated must not outlive the run.
         store.confirm()?;
-        let basis = self.has_basis.then(|| layout::basis_note(self.maker.basis()));
+        let basis = self.maker.basis().filter(|_| self.has_basis).map(layout::basis_note);
         self.file.finish([layout::norm_note(self.norm_max)].into_iter().chain(basis))?;
         if self.is_whole {
             remove_parts(&self.path, layout::FORMAT);

@@ -69,7 +69,7 @@ pub fn open(path: &Path, space: &dyn Space) -> Result<Codes, CodesError> {
 pub(crate) fn measure_of(path: &Path, store: &dyn Store) -> Result<DistanceOptions, CodesError> {
     let any = Encoder::new(VectorMeasure::L2, Levels::Planes, Vec::new());
     let of = |error| of(error, store, path, &any);
-    let file = PackedFile::open(path, FORMAT.whole).map_err(of)?;
+    let file = FORMAT.open(path).map_err(of)?;
     let measure = DistanceOptions::parse(file.said(MEASURE_KEY));
     measure.ok_or_else(|| of(file.not("it names no measure that this program knows")))
 }

@@ -8,17 +8,15 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::gaussian_process::Covariance;
 use boxwork_kernels::gaussian_process::pass::device::DevicePass;
 use boxwork_kernels::gaussian_process::pass::{
     self, FastPass, Pass, PassMark, Shortlist, TILE, TILE_NUMBERS, Upper,
 };
-use boxwork_kernels::interrupt::{Interrupted, ask};
+use boxwork_kernels::interrupt::{Interrupt, Interrupted, ask};
 use boxwork_kernels::sketch::COORDINATES;
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
-use boxwork_stores::signature::SignatureColumns;
 use boxwork_stores::sketch::Sketch;
 
 use super::Eligible;
@@ -55,6 +53,7 @@ impl AsRef<[u16]> for Numbers {
 pub(super) struct SketchScan {
     sketch: Arc<Sketch>,
     kept: Arc<KeptColumns>,
+    /// Of distances in the unit of the sketches.
     covariance: Covariance,
     explore: f64,
     marks: Vec<PassMark>,
@@ -85,18 +84,21 @@ impl SketchScan {
         explore: f64,
         (size, eligible): (usize, Arc<Eligible>),
         devices: Option<Arc<[usize]>>,
+        interrupt: Interrupt<'_>,
     ) -> Result<Self, BoxError> {
         let mark = |(mark, weight): (&Mark, &f64)| -> Result<PassMark, BoxError> {
-            let sketch = if mark.is_stored() { sketch.at(mark.id) } else { foreign(sketch, mark)? };
+            let sketch =
+                if mark.is_stored() { sketch.at(mark.id) } else { foreign(sketch, mark, interrupt)? };
             Ok(PassMark { sketch, weight: *weight, noise: mark.noise })
         };
         let marks = model.marks.iter().zip(&model.weights).map(mark).collect::<Result<Vec<_>, _>>()?;
-        let pass = Pass::new(kernel.covariance, explore, &marks);
+        let covariance = kernel.covariance.in_units(sketch.unit());
+        let pass = Pass::new(covariance, explore, &marks);
         let error = pass.error(sketch.norm_max());
         Ok(Self {
             sketch: Arc::clone(sketch),
             kept: Arc::clone(&kernel.kept),
-            covariance: kernel.covariance,
+            covariance,
             explore,
             fast: FastPass::new(&pass, CodePath::detect()),
             on_device: Arc::new(DevicePass::new(&pass)),
@@ -204,17 +206,11 @@ impl SketchScan {
 }
 
 /// The sketch of a mark's own object.
-fn foreign(sketch: &Sketch, mark: &Mark) -> Result<[u16; COORDINATES], BoxError> {
-    let wrong = |reason: String| BoxError::new(format!("mark `{}`: {reason}", mark.name));
-    let list = mark.object.as_list_opt::<i32>().ok_or_else(|| wrong("it is no signature".to_owned()))?;
-    let columns = SignatureColumns::new(list).map_err(|error| wrong(error.to_string()))?;
-    let signature = columns.signature(0);
-    let dimensions = sketch.maker().frequencies().dimensions();
-    if signature.dimensions() != dimensions {
-        let found = signature.dimensions();
-        return Err(wrong(format!("it has {found} coordinates, and those of the store have {dimensions}")));
-    }
-    Ok(sketch.maker().sketch(signature))
+fn foreign(sketch: &Sketch, mark: &Mark, interrupt: Interrupt<'_>) -> Result<[u16; COORDINATES], BoxError> {
+    sketch.maker().of_object(&mark.object, 0, interrupt).map_err(|error| match error {
+        error if error.is_cancelled() => error.into(),
+        error => BoxError::new(format!("mark `{}`: {error}", mark.name)),
+    })
 }
 
 impl DeviceTask for SketchScan {

@@ -153,9 +153,10 @@ fn sketched(kernel: &GpKernel, sketch: &Sketch, ids: &[u64]) -> Vec<f64> {
         let differences = a.iter().zip(b).map(|(a, b)| a - b);
         differences.fold(0.0, |sum, x| sum + x * x).sqrt()
     };
+    let covariance = kernel.covariance.in_units(sketch.unit());
     let mut covariances = Vec::with_capacity(sketches.len() * sketches.len());
     for a in &sketches {
-        covariances.extend(sketches.iter().map(|b| kernel.covariance.of(distance(b, a))));
+        covariances.extend(sketches.iter().map(|b| covariance.of(distance(b, a))));
     }
     covariances
 }
