@@ -120,6 +120,62 @@ fn rounds_from_sketches_are_the_same_on_slots_and_devices() {
 }
 
 #[test]
+fn rounds_from_the_sketch_of_an_index_are_the_same_on_slots_and_devices() {
+    let folder = with_store();
+    let (at, names) = (folder.path(), names(folder.path()));
+    for (number, of) in [&["--similarity", "minus"][..], &["--alpha", "0.5"]].into_iter().enumerate() {
+        let [index, sketch] = ["pivots", "sketch"].map(|kind| format!("{number}.{kind}.arrow"));
+        ok(at, &[&["index", "--store", "s.arrow", "--pivots", "8", "--out", &index][..], of].concat());
+        ok(at, &["sketch", "--store", "s.arrow", "--pivots", &index, "--out", &sketch]);
+        let marks = ["--like", &names[0], "--dislike", &names[9], "--seen", &names[4]];
+        let exact = round(at, &[&marks[..], of].concat());
+        let from_sketches = ["--sketch", &sketch, "--mode", "sketch"];
+        let with = |more: &[&str]| round(at, &[&marks[..], of, &from_sketches, more].concat());
+        let on_slots = with(&["--rerank", "6", "--device", "cpu", "--workers", "1"]);
+        assert_eq!(shown(&on_slots).len(), 4);
+        assert_eq!(on_slots, with(&["--rerank", "6", "--device", "cpu", "--workers", "2"]));
+        if has_device("rounds_from_the_sketch_of_an_index_are_the_same_on_slots_and_devices") {
+            assert_eq!(on_slots, with(&["--rerank", "6", "--device", "gpu"]));
+        }
+        assert_eq!(with(&["--rerank", "24"]), exact, "a choice among all is that of exact distances");
+        // A picture that is not in the store is sketched by its distances to the pivots: its copy comes first.
+        let file = at.join("images").join(&names[6]);
+        let like = ["--like", file.to_str().expect("a name")];
+        let shown_first = shown(&round(at, &[&like[..], of, &from_sketches, &["--rerank", "2"]].concat()));
+        assert!(shown_first.contains(&names[6]), "{shown_first:?} of {}", names[6]);
+    }
+    // Users find more than by chance.
+    let simulated = json(&ok(
+        at,
+        &[
+            "simulate",
+            "--store",
+            "s.arrow",
+            "--seeds",
+            "6",
+            "--rounds",
+            "4",
+            "--batch",
+            "3",
+            "--format",
+            "json",
+            "--methods",
+            "random,gp_bucb",
+            "--similarity",
+            "minus",
+            "--sketch",
+            "0.sketch.arrow",
+            "--mode",
+            "sketch",
+            "--rerank",
+            "6",
+        ],
+    ));
+    let found = |place: usize| simulated["methods"][place]["found"][3]["mean"].as_f64().unwrap();
+    assert!(found(1) > found(0) + 1.0, "{simulated}");
+}
+
+#[test]
 fn a_picture_given_as_a_signature_is_the_picture_read_from_its_file() {
     let folder = with_store();
     let (at, names) = (folder.path(), names(folder.path()));

@@ -190,7 +190,8 @@ pub fn write_sketch(space: &Arc<dyn Space>, path: &Path) -> Result<u64, SketchEr
     writer.finish()
 }
 
-/// Writes the sketch of a space by the index of these pivots, without boxes, and returns the number of its objects.
+/// Writes the sketch of a space by an index of these pivots, without boxes, and returns the number of its objects. The index
+/// is removed.
 pub fn write_sketch_of_pivots(
     space: &Arc<dyn Space>,
     pivots: &[u64],
@@ -199,6 +200,7 @@ pub fn write_sketch_of_pivots(
     let index = path.with_extension("pivots.arrow");
     write_index_of(space, pivots, &index)?;
     let table = PivotTable::open(&index, Arc::clone(space))?;
+    std::fs::remove_file(&index).expect("an index that was just read");
     let maker = Arc::new(SketchMaker::of_table(&table)?);
     let mut writer = SketchWriter::create(path, Arc::clone(&maker))?;
     let ids: Vec<u64> = space.store().among(0..space.store().ids_count()).collect();

@@ -128,7 +128,7 @@ mod tests {
     use boxwork_stores::sketch::Sketch;
     use boxwork_stores::testing;
 
-    use super::super::{sketch_basis, sketch_objects};
+    use super::super::{sketch_apexes, sketch_basis, sketch_objects};
     use super::*;
 
     fn harness(spec: &'static OperatorSpec, space: &Resource, given: &[(&'static str, Value)]) -> Harness {
@@ -158,6 +158,57 @@ mod tests {
 
     fn columns_of(spec: &OperatorSpec, name: &str) -> boxwork_runtime::operator::Out {
         *spec.outputs.iter().find(|output| output.name == name).unwrap()
+    }
+
+    #[test]
+    fn sketches_of_an_index_are_its_apexes_and_its_pivots_are_written_with_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = testing::store(folder.path(), 5000);
+        let space = testing::space(testing::without(&store, [3, 4999].into_iter()));
+        let table = testing::pivot_table(&space, &[5, 800, 4000], folder.path());
+        let given = [("pivots", Value::Text("t".into()))];
+        let resources =
+            || [("s", testing::shared_space(&space) as Resource), ("t", table.clone() as Resource)];
+        let spec = &sketch_apexes::SKETCH_APEXES;
+        let mut apexes = Harness::with_resources(spec, given.clone(), resources()).unwrap();
+        while !apexes.is_done() {
+            apexes.run().unwrap();
+        }
+        let sketches = apexes.taken(columns_of(spec, "sketches"));
+        assert_eq!(sketches.iter().map(Envelope::rows).collect::<Vec<_>>(), [4095, 903]);
+        let out = folder.path().join("s.sketch.arrow");
+        let all = [
+            ("pivots", Value::Text("t".into())),
+            ("space", Value::Text("s".into())),
+            ("out", Value::Text(out.to_str().unwrap().to_owned())),
+        ];
+        let mut file = Harness::with_resources(&WRITE_SKETCH, all.clone(), resources()).unwrap();
+        sketches.iter().for_each(|sketches| file.give(SKETCHES, sketches.clone()));
+        file.end(SKETCHES);
+        file.run().unwrap();
+        let sketch = Sketch::open(&out, &testing::any_space(&space)).unwrap();
+        assert_eq!(
+            (sketch.len(), sketch.at(3), sketch.maker().pivots()),
+            (5000, [0; 64], &[5, 800, 4000][..])
+        );
+        let other = testing::shared_space(&testing::space(store));
+        let resources = [("s", other as Resource), ("t", table.clone() as Resource)];
+        let refused = Harness::with_resources(&WRITE_SKETCH, all, resources).err().unwrap().to_string();
+        assert!(refused.contains("is of another space"), "{refused}");
+        // A basis and pivots contradict each other, and one of them is needed.
+        let (basis, _) = made(&(testing::shared_space(&space) as Resource));
+        let mut both = Harness::with_resources(
+            &WRITE_SKETCH,
+            [
+                ("pivots", Value::Text("t".into())),
+                ("space", Value::Text("s".into())),
+                ("out", Value::Text(folder.path().join("x").to_str().unwrap().to_owned())),
+            ],
+            [("s", testing::shared_space(&space) as Resource), ("t", table as Resource)],
+        )
+        .unwrap();
+        both.give(BASIS, basis);
+        assert!(both.run().unwrap_err().to_string().contains("not both"));
     }
 
     #[test]

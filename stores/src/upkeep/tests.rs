@@ -24,6 +24,8 @@ const ACT: &str = "BOXWORK_TEST_ACT";
 const STEPS_MAX: usize = 200;
 const STORE: &str = "test.signatures.arrow";
 const INDEX: &str = "test.pivots.arrow";
+/// A sketch by the same pivots, after the act `sketch`.
+const SKETCH: &str = "test.sketch.arrow";
 /// The pivots of the index, until one is removed.
 const PIVOTS: [u64; 3] = [3, 17, 30];
 
@@ -46,7 +48,9 @@ fn act(folder: &Path, what: &str) {
 }
 
 fn act_on(store: &Path, index: &Path, what: &str) {
-    let (indexes, in_threads) = ([index.to_owned()], &mut in_threads(2));
+    let (sketch, in_threads) = (store.with_file_name(SKETCH), &mut in_threads(2));
+    let mut indexes = vec![index.to_owned()];
+    indexes.extend(sketch.exists().then(|| sketch.clone()));
     let remove = |ids: &[u64]| {
         let mut change = StoreChange::begin(store).unwrap();
         ids.iter().for_each(|id| assert!(change.remove(*id).unwrap()));
@@ -68,11 +72,15 @@ fn act_on(store: &Path, index: &Path, what: &str) {
             push("cats/003.png", 77, &mut change);
             commit(change.write().unwrap(), &indexes, in_threads).unwrap();
         }
+        "sketch" => {
+            let space = testing::any_space(&testing::space(Arc::new(SignatureStore::open(store).unwrap())));
+            testing::write_sketch_of_pivots(&space, &PIVOTS, &sketch).unwrap();
+        }
         "compact" => {
             let before = SignatureStore::open(store).unwrap();
             let lost_a_pivot = PIVOTS.iter().any(|pivot| !before.has(*pivot));
             let remade = compact(store, &indexes, Access::Map, in_threads, &|| false).unwrap().remade;
-            assert_eq!(remade, if lost_a_pivot { indexes.to_vec() } else { Vec::new() });
+            assert_eq!(remade, if lost_a_pivot { indexes } else { Vec::new() });
         }
         "build" => {
             let mut writer =
@@ -111,8 +119,19 @@ fn state(store: &Path, index: &Path) -> Vec<String> {
     names
 }
 
+/// As [`state`]; the sketch, if there is one, must be in step too, or belong to another store.
 fn state_in(folder: &Path) -> Vec<String> {
-    state(&folder.join(STORE), &folder.join(INDEX))
+    let (names, sketch) = (state(&folder.join(STORE), &folder.join(INDEX)), folder.join(SKETCH));
+    if sketch.exists() && names != ["one"] {
+        let store = Arc::new(SignatureStore::open(folder.join(STORE)).unwrap());
+        let space = testing::any_space(&testing::space(store));
+        let sketch = Sketch::open(&sketch, &space).unwrap();
+        let ids: Vec<u64> = space.store().among(0..sketch.len()).collect();
+        let expected = sketch.maker().sketches(&ids, &mut in_threads(1)).unwrap();
+        assert_eq!((sketch.len(), sketch.maker().pivots().len()), (space.store().ids_count(), 3));
+        assert_eq!(ids.iter().flat_map(|id| sketch.at(*id)).collect::<Vec<_>>(), expected);
+    }
+    names
 }
 
 fn files(folder: &Path) -> BTreeSet<String> {
@@ -194,6 +213,13 @@ fn a_killed_compaction_leaves_one_of_the_two() {
 #[test]
 fn a_killed_compaction_after_a_pivot_was_removed_leaves_the_index_in_step() {
     check("compact", &["add", "remove a pivot"], 12);
+}
+
+#[test]
+fn sketches_by_pivots_are_in_step_after_a_kill() {
+    check("add", &["sketch"], 16);
+    check("compact", &["sketch", "add", "remove"], 14);
+    check("compact", &["sketch", "add", "remove a pivot"], 16);
 }
 
 #[test]

@@ -6,13 +6,29 @@ use boxwork_stores::sketch::Sketch;
 use super::*;
 use crate::feedback::marks::Fitted;
 
-/// A kernel over so many signatures, without some of them, and its sketches.
+/// Pivots of sketches that are made of an index.
+const PIVOTS: [u64; 5] = [1, 12, 33, 62, 69];
+
+/// A kernel over so many signatures, without some of them, and its sketches by features.
 fn sketched(folder: &Path, objects: usize, removed: std::ops::Range<u64>) -> (Arc<GpKernel>, Arc<Sketch>) {
+    sketched_by(false, folder, objects, removed)
+}
+
+/// As [`sketched`], or by pivots.
+fn sketched_by(
+    by_pivots: bool,
+    folder: &Path,
+    objects: usize,
+    removed: std::ops::Range<u64>,
+) -> (Arc<GpKernel>, Arc<Sketch>) {
     let store = testing::store(folder, objects);
     let store = if removed.is_empty() { store } else { testing::without(&store, removed) };
     let space = testing::any_space(&testing::space(store));
     let path = folder.join("test.sketch.arrow");
-    testing::write_sketch(&space, &path).unwrap();
+    match by_pivots {
+        false => testing::write_sketch(&space, &path).unwrap(),
+        true => testing::write_sketch_of_pivots(&space, &PIVOTS, &path).unwrap(),
+    };
     let sketch = Arc::new(Sketch::open(&path, &space).unwrap());
     let covariance = Covariance::new(Form::InverseMultiquadric, 0.4);
     let mut kernel = GpKernel::new(space, covariance, Arc::default());
@@ -37,9 +53,10 @@ proptest! {
         shown in prop::collection::vec(0u64..70, 0..12),
         explore in prop::sample::select(vec![0.0, 0.25, 1.0, 2.0]),
         size in prop::sample::select(vec![1i64, 7, 40, 256]),
+        by_pivots in any::<bool>(),
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let (kernel, sketch) = sketched(folder.path(), 90, 70..80);
+        let (kernel, sketch) = sketched_by(by_pivots, folder.path(), 90, 70..80);
         let marks: Vec<(u64, f64)> = marks.into_iter().map(|(id, score)| (id, f64::from(score) / 4.0)).collect();
         let seen = shown.iter().map(|id| format!("#{id}")).collect();
         let round = Round { seen, size, explore, ..Round::marked(&kernel, &marks) };
@@ -88,16 +105,23 @@ proptest! {
 fn a_choice_among_all_candidates_is_that_of_exact_distances() {
     let folder = tempfile::tempdir().unwrap();
     let (kernel, _) = sketched(folder.path(), 90, 0..0);
+    choice_is_exact(&kernel);
+    let folder = tempfile::tempdir().unwrap();
+    let (kernel, _) = sketched_by(true, folder.path(), 90, 0..0);
+    choice_is_exact(&kernel);
+}
+
+fn choice_is_exact(kernel: &Arc<GpKernel>) {
     let marks = [(3, 1.0), (10, 0.0), (61, 0.75)];
     check(
-        &kernel,
+        kernel,
         &marks,
         &[5, 6],
-        &Round { seen: vec!["#5".to_owned(), "#6".to_owned()], ..Round::marked(&kernel, &marks) },
+        &Round { seen: vec!["#5".to_owned(), "#6".to_owned()], ..Round::marked(kernel, &marks) },
     );
     // Among fewer candidates it has the means of exact distances too.
-    let few = Round { size: 20, batch: 5, ..Round::marked(&kernel, &marks) }.run().unwrap();
-    let all = Round { batch: 80, ..Round::marked(&kernel, &marks) }.run().unwrap();
+    let few = Round { size: 20, batch: 5, ..Round::marked(kernel, &marks) }.run().unwrap();
+    let all = Round { batch: 80, ..Round::marked(kernel, &marks) }.run().unwrap();
     for row in few {
         let same = all.iter().find(|other| other.0 == row.0).unwrap();
         assert_eq!((row.1, row.2, row.4), (same.1, same.2, same.4));
@@ -129,6 +153,11 @@ fn without_marks_candidates_come_by_chance_and_may_all_be_shown() {
 
 #[test]
 fn classes_and_foreign_marks_are_heard() {
+    classes_and_foreign_marks(false);
+    classes_and_foreign_marks(true);
+}
+
+fn classes_and_foreign_marks(by_pivots: bool) {
     let folder = tempfile::tempdir().unwrap();
     let names: Vec<(String, u64)> =
         (0..60).map(|nth| (format!("{}/{nth}", ["cats", "dogs"][nth % 2]), nth as u64 + 1)).collect();
@@ -137,7 +166,10 @@ fn classes_and_foreign_marks_are_heard() {
         testing::store_of(folder.path(), &names, &boxwork_stores::signature_store::StoreInfo::default());
     let space = testing::any_space(&testing::space(store));
     let path = folder.path().join("test.sketch.arrow");
-    testing::write_sketch(&space, &path).unwrap();
+    match by_pivots {
+        false => testing::write_sketch(&space, &path).unwrap(),
+        true => testing::write_sketch_of_pivots(&space, &PIVOTS[..3], &path).unwrap(),
+    };
     let sketch = Arc::new(Sketch::open(&path, &space).unwrap());
     let mut kernel = GpKernel::new(space, Covariance::new(Form::Gaussian, 0.4), Arc::default());
     kernel.sketch = Some(Arc::clone(&sketch));
