@@ -21,7 +21,6 @@ mod compacted;
 #[cfg(test)]
 mod tests;
 
-pub use apexes::allow_apexes;
 pub use error::SketchError;
 pub use features::SketchSample;
 pub use maker::SketchMaker;
@@ -39,7 +38,7 @@ use boxwork_kernels::sketch::COORDINATES;
 use super::packed_file::{self, Last, PackedBatch, PackedError};
 use super::pivot_table::SideBySide;
 use super::space::Space;
-use super::spaces::DistanceOptions;
+use super::spaces::{DistanceOptions, allow_apexes};
 use crate::new_number;
 
 /// Objects that are sketched before they are written.

@@ -125,6 +125,26 @@ pub fn allow_index(properties: &Properties) -> Result<(), String> {
     })
 }
 
+/// Whether an index has apexes, which the simplex bound and sketches of an index need, by a distance with these properties.
+///
+/// # Errors
+/// Names the distance, and its root if that has apexes.
+pub fn allow_apexes(properties: &Properties) -> Result<(), String> {
+    if properties.hilbert {
+        return Ok(());
+    }
+    let name = properties.name;
+    let root = if properties.is_root { "the root of " } else { "" };
+    let way = if properties.negative_type {
+        "its root is one, so make the index and the sketch by that (`boxwork index --root`)"
+    } else {
+        "leave the sketch out"
+    };
+    Err(format!(
+        "{root}{name} is no Hilbert distance, so that its indexes have no apexes to make a sketch of: {way}"
+    ))
+}
+
 /// The distance of a space for users: with the origin of its alpha, if it has one.
 pub fn in_words(space: &dyn Space) -> String {
     let measure = space.measure();

@@ -9,7 +9,8 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 use boxwork_stores::pivot_table::PivotTable;
-use boxwork_stores::sketch::{SketchMaker, allow_apexes};
+use boxwork_stores::sketch::SketchMaker;
+use boxwork_stores::spaces::allow_apexes;
 
 use crate::columns;
 use crate::resources::properties_of;

@@ -15,8 +15,9 @@ use boxwork_kernels::gaussian_process::{Covariance, Form};
 use boxwork_kernels::interrupt::{Interrupt, Interrupted};
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
-use boxwork_stores::sketch::{Sketch, allow_apexes};
+use boxwork_stores::sketch::Sketch;
 use boxwork_stores::space::Space;
+use boxwork_stores::spaces::allow_apexes;
 use boxwork_stores::subset::Subset;
 
 use super::space::options;

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use boxwork_kernels::distance::Properties;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::sketch::{COORDINATES, apex_unit, of_apex};
 
@@ -16,26 +15,7 @@ use super::super::packed_file::PackedFile;
 use super::SketchError;
 use crate::pivot_table::{PivotTable, Pivots, SideBySide, measure};
 use crate::space::{Extent, Space};
-
-/// Checks that the apexes of an index are sound for a distance with these properties.
-///
-/// # Errors
-/// Names the distance, and its root if that has apexes.
-pub fn allow_apexes(properties: &Properties) -> Result<(), String> {
-    if properties.hilbert {
-        return Ok(());
-    }
-    let name = properties.name;
-    let root = if properties.is_root { "the root of " } else { "" };
-    let way = if properties.negative_type {
-        "its root is one, so make the index and the sketch by that (`boxwork index --root`)"
-    } else {
-        "leave the sketch out"
-    };
-    Err(format!(
-        "{root}{name} is no Hilbert distance, so that its indexes have no apexes to make a sketch of: {way}"
-    ))
-}
+use crate::spaces::allow_apexes;
 
 /// Pivots by which objects are sketched.
 #[derive(Clone, Debug)]

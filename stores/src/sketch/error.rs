@@ -7,10 +7,9 @@ use boxwork_kernels::memory::MemoryRefused;
 
 use super::super::packed_file::PackedError;
 use super::super::store_error::{StoreError, way_out};
-use super::allow_apexes;
 use crate::pivot_table::IndexError;
 use crate::space::{Space, SpaceError};
-use crate::spaces::{ALPHA, DistanceOptions};
+use crate::spaces::{ALPHA, DistanceOptions, allow_apexes};
 
 /// A sketch cannot be made, read or used.
 #[derive(Debug, thiserror::Error)]
