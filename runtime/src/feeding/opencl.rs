@@ -28,6 +28,11 @@ pub(crate) struct OpenCl;
 /// once.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
+/// PoCL (3.1 to 5.0) counts the uses of a compiled kernel, and finds the count by the kernel and the size of a group, though
+/// there is one for each size of the grid. Two commands of one kernel on different grids make it lower the wrong count, and
+/// end the process. Its commands run one at a time therefore, which costs little where the cores compute.
+static RUNNING_ON_POCL: Mutex<()> = Mutex::new(());
+
 fn named<T>(call: &'static str, result: Result<T, cl_int>) -> DriverResult<T> {
     result.map_err(|code| DriverError { call, code })
 }
@@ -69,6 +74,15 @@ impl Events {
     fn list(&self) -> (u32, *const cl_event) {
         (self.0.len() as u32, if self.0.is_empty() { ptr::null() } else { self.0.as_ptr() })
     }
+}
+
+/// Says whether a queue's device is one of PoCL's.
+fn is_of_pocl(queue: Handle) -> bool {
+    let object = |bytes: Vec<u8>| ptr::with_exposed_provenance_mut(number(&bytes) as usize);
+    queues::get_command_queue_data(pointer(queue).cast(), queues::CL_QUEUE_DEVICE)
+        .and_then(|device| devices::get_device_data(object(device), devices::CL_DEVICE_PLATFORM))
+        .and_then(|platform| platforms::get_platform_data(object(platform), platforms::CL_PLATFORM_NAME))
+        .is_ok_and(|name| text(name) == "Portable Computing Language")
 }
 
 impl Driver for OpenCl {
@@ -290,6 +304,7 @@ impl Driver for OpenCl {
     fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> DriverResult<Handle> {
         let (after, dimensions) = (Events::of(after), grid.dimensions() as u32);
         let (items, group) = (grid.items(), grid.group());
+        let alone = is_of_pocl(queue).then(|| RUNNING_ON_POCL.lock());
         // SAFETY: all handles are live, the kernel's arguments are set and kept until the command has ended, and `items` and
         // `group` have a number for each dimension.
         let enqueued = unsafe {
@@ -306,7 +321,12 @@ impl Driver for OpenCl {
                 first,
             )
         };
-        named("clEnqueueNDRangeKernel", enqueued).map(handle)
+        let event = named("clEnqueueNDRangeKernel", enqueued)?;
+        if alone.is_some() {
+            // A command that fails says so by its event's status, which the caller asks for.
+            let _ = events::wait_for_events(&[event]);
+        }
+        Ok(handle(event))
     }
 
     fn flush(&self, queue: Handle) -> DriverResult<()> {
@@ -368,4 +388,62 @@ extern "C" fn call_back(_: cl_event, status: cl_int, user_data: *mut c_void) {
     // SAFETY: `on_complete` has made it for this call, and the driver calls once.
     let f = unsafe { Box::from_raw(user_data.cast::<OnComplete>()) };
     f(status);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faults::has_device;
+    use super::*;
+
+    const SOURCE: &str = "__kernel void number(__global uint *to) {
+        uint x = 0;
+        for (uint i = 0; i < 20000; ++i) { x = x * 3 + i + get_global_id(0); }
+        to[get_global_id(0)] = get_global_id(0) + (x == 7 ? 1 : 0);
+    }";
+
+    /// Runs a kernel on grids of these numbers of groups of eight, each in a queue of its own.
+    fn run(groups: &[usize]) -> DriverResult<()> {
+        let driver = OpenCl;
+        let platform = driver.platforms()?[0];
+        let device = driver.devices(platform)?[0];
+        let context = driver.context(device)?;
+        let queue = driver.queue(context, device)?;
+        let program = driver.program_of_source(context, SOURCE)?;
+        driver.build(program, device, "")?;
+        let kernel = driver.kernel(program, "number")?;
+        for groups in groups {
+            let mut found = vec![0u32; groups * 8];
+            let bytes = size_of_val(found.as_slice());
+            let buffer = driver.buffer(context, bytes, Use::Device)?;
+            driver.set(kernel, 0, Set::Buffer(buffer))?;
+            let ran = driver.launch(queue, kernel, &Grid::of([*groups], [8]), &[])?;
+            // SAFETY: the numbers outlive the command, for which `finish` waits.
+            let read = unsafe { driver.read(queue, buffer, found.as_mut_ptr().cast(), bytes, &[ran])? };
+            driver.finish(queue)?;
+            assert!(found.iter().copied().eq(0..*groups as u32 * 8));
+            for (kind, handle) in [(Kind::Event, ran), (Kind::Event, read), (Kind::Buffer, buffer)] {
+                driver.release(kind, handle)?;
+            }
+        }
+        driver.release(Kind::Kernel, kernel)?;
+        driver.release(Kind::Program, program)?;
+        driver.release(Kind::Queue, queue)?;
+        driver.release(Kind::Context, context)
+    }
+
+    #[test]
+    fn one_kernel_runs_on_grids_of_many_sizes_at_once() {
+        if !has_device("one_kernel_runs_on_grids_of_many_sizes_at_once") {
+            return;
+        }
+        // Sizes grow: PoCL compiles a kernel again for a larger grid.
+        std::thread::scope(|scope| {
+            for thread in 1..=4 {
+                scope.spawn(move || {
+                    let groups: Vec<usize> = (0..40).map(|nth| nth * 4 + thread).collect();
+                    run(&groups).unwrap();
+                });
+            }
+        });
+    }
 }
