@@ -41,6 +41,9 @@
 //! product and a selection by PyTorch; and one query at a time. Arguments: `objects=1000000 dimensions=128 queries=10000
 //! k=10,100 rounds=7 sample=FILE type=f32 peer=torch folder=FOLDER`.
 //!
+//! `what=select`: the k least numbers of each of many arrays (`k_select.cl`), in both ways, as a share of the rate at which the
+//! device reads memory. Arguments: `objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch`.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small sizes by
 //! default. Every line checks its answer first. The binary needs an OpenCL driver and no other file; `what=help` lists
 //! all this.
@@ -68,8 +71,14 @@ mod search;
 #[path = "gpu/extraction.rs"]
 mod extraction;
 
+#[path = "gpu/memory.rs"]
+mod memory;
+
 #[path = "gpu/vectors.rs"]
 mod vectors;
+
+#[path = "gpu/select.rs"]
+mod select;
 
 use std::sync::Arc;
 
@@ -91,7 +100,8 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 18] = [
+const OF_OTHERS: [&str; 19] = [
+    "length",
     "dimensions",
     "sample",
     "type",
@@ -133,6 +143,8 @@ what=feeding    feeding threads against one thread that does everything, on seve
                 needs 2.4 KB an object and part on the host, twice where it is pinned, and on the device
 what=vectors    the nearest vectors, exactly, beside PyTorch; and one query at a time
                 objects=1000000 dimensions=128 queries=10000 k=10,100 rounds=7 sample=FILE type=f32|u8 peer=torch
+what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
+                objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures
                 device=NUMBER, of those that `boxwork devices` lists
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
@@ -170,6 +182,7 @@ fn main() {
         "beside" => beside::run(&arguments, &devices, device),
         "feeding" => feeding::run(&arguments, &devices),
         "vectors" => vectors::run(&arguments, &devices, device),
+        "select" => select::run(&arguments, &devices, device),
         other => {
             eprintln!("what={other} is no question of this bench: what=help lists them");
             std::process::exit(2);

@@ -1,8 +1,5 @@
 //! `what=bounds`: bounds of all objects by a pivot table on the device, and the objects that remain.
 
-#[path = "memory.rs"]
-mod memory;
-
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
@@ -20,7 +17,7 @@ use boxwork_runtime::feeding::{
 };
 use boxwork_runtime::operator::Outside;
 
-use self::memory::rate_of_memory;
+use super::memory;
 use super::support::signatures::Random;
 use super::support::{Arguments, Spread};
 
@@ -42,7 +39,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("question    how long does a device take to bound all objects by a pivot table?");
     println!("unit        ms; {objects} objects, {pivots} pivots, k = {k}, one query");
     println!("rounds      {rounds}; median (middle half); kernels by events, one block in flight");
-    let copied = rate_of_memory(devices, device, objects * pivots * 4, rounds);
+    let copied = memory::rates(devices, device, objects * pivots * 4, rounds).copied;
     let made = Instant::now();
     let space = Arc::new(Space::random(objects, pivots));
     println!(
@@ -324,7 +321,8 @@ fn write<T: Plain>(feed: &mut Feed<'_>, name: &'static str, numbers: &[T]) -> Re
 }
 
 /// Runs blocks one by one: the results, and the seconds of kernels and of the wall clock.
-fn run_block<B: Block>(devices: &Arc<Devices>, device: usize, block: B) -> (B, f64, f64) {
+/// Runs a block on a device; the block, the seconds of its kernels, and those until it has come back.
+pub(super) fn run_block<B: Block>(devices: &Arc<Devices>, device: usize, block: B) -> (B, f64, f64) {
     let (tell, told) = channel();
     let mut blocks = Blocks::new(Arc::clone(devices), vec![device]);
     let before = devices.statistics()[device];

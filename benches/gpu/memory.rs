@@ -1,4 +1,4 @@
-//! The rates at which a device copies and reads its memory: what bounds are measured against.
+//! The rates at which a device copies and reads its memory: what other kernels are measured against.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use boxwork_runtime::feeding::{
     Argument, Back, Block, DeviceError, Devices, Feed, Grid, KernelSpec, ProgramSource, Value,
 };
 
-use super::super::support::Spread;
-use super::run_block;
+use super::bounds::run_block;
+use super::support::Spread;
 
 const MEMORY_TEXT: &str = "\
 __kernel void copy(__global const float4 *given, __global float4 *copied) {
@@ -69,13 +69,15 @@ impl Block for Memory {
     fn collect(&mut self, _: &Back<'_>) {}
 }
 
-/// Prints what the device's memory can do, and gives bytes copied (read and written) in a nanosecond.
-pub(super) fn rate_of_memory(
-    devices: &Arc<Devices>,
-    device: usize,
-    table_bytes: usize,
-    rounds: usize,
-) -> f64 {
+/// The rates of a device's memory in GB/s.
+pub(super) struct Rates {
+    /// Bytes read and written.
+    pub(super) copied: f64,
+    pub(super) read: f64,
+}
+
+/// Measures and prints what the device's memory can do, with a buffer of so many bytes.
+pub(super) fn rates(devices: &Arc<Devices>, device: usize, table_bytes: usize, rounds: usize) -> Rates {
     // As much as the table, and no more than a buffer holds; whole groups of both kernels.
     let most = devices.list()[device].info().buffer_bytes_max.min(2 << 30) as usize;
     let fours = (table_bytes.min(most) / 16 / 4096).max(1) * 4096;
@@ -92,5 +94,5 @@ pub(super) fn rate_of_memory(
         "memory      {copied:.0} GB/s copied (read and written), {read:.0} GB/s read, {} MB",
         (16 * fours) >> 20
     );
-    copied.median
+    Rates { copied: copied.median, read: read.median }
 }

@@ -27,6 +27,7 @@ use boxwork_stores::spaces::{self, DistanceOptions};
 use boxwork_stores::store::{SharedStore, Store};
 
 use super::config;
+use super::memory;
 use super::support::peer::Peer;
 use super::support::{Arguments, Spread, verdict};
 
@@ -111,7 +112,8 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         }
     }
     let bytes = count as usize * (dimensions * numbers.bytes() + 8);
-    singles(&world, &place, &queries, devices, (device, bytes));
+    let read = memory::rates(devices, device, bytes, rounds).read;
+    singles(&world, &place, &queries, devices, (device, bytes, read));
 }
 
 /// How the peer compares.
@@ -125,7 +127,13 @@ fn tell_ratio(k: usize, ratios: Vec<f64>) {
 }
 
 /// One query at a time.
-fn singles(world: &World, place: &str, queries: &[f32], devices: &Devices, (device, bytes): (usize, usize)) {
+fn singles(
+    world: &World,
+    place: &str,
+    queries: &[f32],
+    devices: &Devices,
+    (device, bytes, read): (usize, usize, f64),
+) {
     let one = world.prepared(10, place);
     let (mut seconds, mut kernels) = (Vec::new(), Vec::new());
     for query in queries.chunks_exact(world.dimensions).take(SINGLES) {
@@ -136,12 +144,15 @@ fn singles(world: &World, place: &str, queries: &[f32], devices: &Devices, (devi
         kernels.push((devices.statistics()[device].kernel_ns - before) as f64 / 1e9);
     }
     let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
+    let share = bytes as f64 / kernels.median / 1e9 / read;
     println!(
-        "one query   k 10: kernels {:.0} us, which read {:.0} GB/s; whole request {:.2} ms",
+        "one query   k 10: kernels {:.0} us, {share:.2} of the rate of reading; whole request {:.2} ms",
         1e6 * kernels.median,
-        bytes as f64 / kernels.median / 1e9,
         1e3 * seconds.median
     );
+    if devices.gpus().contains(&device) {
+        verdict("one query, share of the rate of reading", share, 0.8, share >= 0.8);
+    }
 }
 
 /// Rows like those of a sample, or of a mixture; and their dimensions.

@@ -19,6 +19,7 @@ pub mod sqfd;
 pub mod sketch;
 pub mod lower_bound;
 pub mod selection;
+pub mod k_select;
 mod numbers;
 pub mod distance;
 pub mod pieces;

@@ -12,6 +12,7 @@ mod integer;
 mod bytes;
 pub mod codes;
 pub mod device;
+pub mod few;
 pub mod generate;
 #[cfg(test)]
 mod tests;

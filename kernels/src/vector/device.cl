@@ -326,13 +326,15 @@ uint ordered(uint bits) {
 }
 
 #define DIGITS 256
+// Sums of digits that are next to each other.
+#define PARTS 16
 
 // Lowers the limit of each query to the `wanted`-th least value of its entries and the error of two values, and drops the
 // entries above it. A work group has one query. A list that has overflowed stays, and takes no more entries.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void shorten(
     __global uint2 *entries, uint capacity, __global uint *counts, uint wanted, __global const float *errors,
     __global float *limits) {
-    __local uint digits[DIGITS];
+    __local uint digits[DIGITS], parts[PARTS];
     __local uint chosen[3];
     const uint item = get_local_id(0), query = get_group_id(0);
     const uint count = counts[query];
@@ -361,14 +363,28 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void shorten(
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (item == 0) {
-                uint digit = 0;
-                while (digit < DIGITS - 1 && rank >= digits[digit]) {
-                    rank -= digits[digit];
-                    ++digit;
+            if (item < PARTS) {
+                uint sum = 0;
+                for (uint i = 0; i < DIGITS / PARTS; ++i) {
+                    sum += digits[item * (DIGITS / PARTS) + i];
                 }
-                chosen[0] = known | digit << shift;
-                chosen[1] = rank;
+                parts[item] = sum;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            // Each item counts what comes before its digit; the rank falls into one.
+            for (uint digit = item; digit < DIGITS; digit += ITEMS) {
+                const uint part = digit / (DIGITS / PARTS);
+                uint before = 0;
+                for (uint i = 0; i < part; ++i) {
+                    before += parts[i];
+                }
+                for (uint i = part * (DIGITS / PARTS); i < digit; ++i) {
+                    before += digits[i];
+                }
+                if (before <= rank && rank - before < digits[digit]) {
+                    chosen[0] = known | digit << shift;
+                    chosen[1] = rank - before;
+                }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             known = chosen[0];

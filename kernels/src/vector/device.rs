@@ -193,6 +193,15 @@ impl DeviceQueries {
         halves(self.dimensions, &self.numbers, to);
     }
 
+    /// The queries, each filled up with zeros to so many numbers.
+    pub fn filled_up(&self, dimensions: usize, to: &mut [f32]) {
+        for (to, from) in to.chunks_exact_mut(dimensions).zip(self.numbers.chunks_exact(self.dimensions)) {
+            let (of_numbers, rest) = to.split_at_mut(from.len());
+            of_numbers.copy_from_slice(from);
+            rest.fill(0.0);
+        }
+    }
+
     /// The largest error that halves and matrix units add to that of a value; nothing if it would exclude too little.
     pub fn error_of_halves(&self, query: usize, norm_max: f64, rows: HalfError) -> Option<f64> {
         let (norm, lost) = self.halved[query];
@@ -212,6 +221,11 @@ impl DeviceQueries {
         let tiny = 2.0_f64.powi(-23) * self.dimensions as f64;
         let tiny = if self.measure == VectorMeasure::Cosine { 0.0 } else { tiny.min(error) };
         (is_worth && error.is_finite()).then_some(error + tiny)
+    }
+
+    /// Numbers of a query.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
     }
 
     /// Number of queries.

@@ -2,12 +2,14 @@
 
 use boxwork_kernels::gaussian_process::pass::device as pass;
 use boxwork_kernels::gaussian_process::{Form, l1};
+use boxwork_kernels::k_select::{self, Way};
 use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
 use boxwork_kernels::selection::{self, Bounded};
 use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::device as distances;
 use boxwork_kernels::sqfd::exact_device as exact;
 use boxwork_kernels::vector::device as vectors;
+use boxwork_kernels::vector::few::{self, Few};
 use boxwork_runtime::feeding::{Argument, KernelSpec, ProgramSource};
 
 static DISTANCES: [KernelSpec; 1] = [KernelSpec {
@@ -199,6 +201,67 @@ static VECTORS: [KernelSpec; 3] = [
     },
 ];
 
+static FEW: [KernelSpec; 2] = [
+    KernelSpec {
+        name: "few",
+        arguments: &[
+            ("rows", Argument::Buffer),
+            ("terms", Argument::Buffer),
+            ("rows_first", Argument::Value(4)),
+            ("rows_end", Argument::Value(4)),
+            ("queries", Argument::Buffer),
+            ("queries_count", Argument::Value(4)),
+            ("dimensions", Argument::Value(4)),
+            ("values", Argument::Buffer),
+            ("minima", Argument::Buffer),
+        ],
+    },
+    KernelSpec {
+        name: "winnow",
+        arguments: &[
+            ("values", Argument::Buffer),
+            ("rows_first", Argument::Value(4)),
+            ("rows_end", Argument::Value(4)),
+            ("least", Argument::Buffer),
+            ("wanted", Argument::Value(4)),
+            ("errors", Argument::Buffer),
+            ("limits", Argument::Buffer),
+            ("counts", Argument::Buffer),
+            ("entries", Argument::Buffer),
+            ("capacity", Argument::Value(4)),
+        ],
+    },
+];
+
+/// The kernel `k_least` over arrays in a buffer of this name.
+macro_rules! k_least {
+    ($array:literal) => {
+        [KernelSpec {
+            name: "k_least",
+            arguments: &[
+                ($array, Argument::Buffer),
+                ("numbers", Argument::Value(4)),
+                ("stride", Argument::Value(4)),
+                ("k", Argument::Value(4)),
+                ("least", Argument::Buffer),
+                ("least_places", Argument::Buffer),
+            ],
+        }]
+    };
+}
+
+static LEAST_OF_VALUES: [KernelSpec; 1] = k_least!("values");
+static LEAST_OF_MINIMA: [KernelSpec; 1] = k_least!("minima");
+
+/// The buffer whose arrays `k_least` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrays {
+    /// `values`.
+    Values,
+    /// `minima`.
+    Minima,
+}
+
 /// The nearest vectors of many queries (`vector/device.cl`).
 pub fn vectors_program(products: vectors::Products) -> ProgramSource {
     ProgramSource {
@@ -208,6 +271,27 @@ pub fn vectors_program(products: vectors::Products) -> ProgramSource {
         kernels: &VECTORS,
         exact: true,
     }
+}
+
+/// The nearest vectors of a few queries (`vector/few.cl`).
+pub fn few_program(few: Few) -> ProgramSource {
+    ProgramSource {
+        name: "few_vectors",
+        text: few::TEXT,
+        constants: few.constants(),
+        kernels: &FEW,
+        exact: true,
+    }
+}
+
+/// The k least numbers of each array of a buffer (`k_select.cl`).
+pub fn select_program(way: Way, k: usize, arrays: Arrays) -> ProgramSource {
+    let (name, kernels): (_, &[KernelSpec]) = match arrays {
+        Arrays::Values => ("values", &LEAST_OF_VALUES),
+        Arrays::Minima => ("minima", &LEAST_OF_MINIMA),
+    };
+    let constants = way.constants(k, name);
+    ProgramSource { name: "k_select", text: k_select::TEXT, constants, kernels, exact: true }
 }
 
 /// Upper bounds of scores from sketches (`gaussian_process/pass.cl`).
@@ -268,3 +352,6 @@ pub fn selection_program(bounded: Bounded) -> ProgramSource {
         exact: false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use boxwork_kernels::k_select::Way;
 use boxwork_kernels::vector::device::{DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
+use boxwork_kernels::vector::few::{Few, QUERIES_MAX, SLICE_ROWS};
 use boxwork_kernels::vector::{NumberType, VectorRef};
 use boxwork_kernels::with_numbers;
 use boxwork_runtime::feeding::{
@@ -17,7 +19,7 @@ use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::store_error::StoreError;
 
 use super::Shared;
-use crate::devices::device_kernels::vectors_program;
+use crate::devices::device_kernels::{Arrays, few_program, select_program, vectors_program};
 use crate::devices::reading::block_error;
 
 /// Rows that one thread gathers at a time.
@@ -36,6 +38,10 @@ pub(super) struct Request {
     pub(super) k: usize,
     products: Products,
     program: ProgramSource,
+    /// The search for a few queries, if they are few.
+    few: Option<OfFew>,
+    /// Numbers of a row as the device takes it.
+    dimensions: usize,
     /// Unique to these queries within the process.
     version: u64,
 }
@@ -43,8 +49,34 @@ pub(super) struct Request {
 impl Request {
     pub(super) fn new(queries: DeviceQueries, products: Products, plan: Plan, k: usize) -> Self {
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
-        Self { queries, plan, k, products, program: vectors_program(products), version }
+        let dimensions = match products {
+            Products::Halves => padded(queries.dimensions()),
+            Products::Single(_) => queries.dimensions(),
+        };
+        let few = (1..=QUERIES_MAX).contains(&queries.len()).then(|| {
+            let (few, way) = (Few::new(products, dimensions, queries.len()), Way::of(k, queries.len()));
+            let of = |arrays| select_program(way, k, arrays);
+            OfFew {
+                few,
+                program: few_program(few),
+                of_values: of(Arrays::Values),
+                of_minima: of(Arrays::Minima),
+            }
+        });
+        Self { queries, plan, k, products, program: vectors_program(products), few, dimensions, version }
     }
+}
+
+/// The programs of the search for a few queries.
+struct OfFew {
+    few: Few,
+    program: ProgramSource,
+    of_values: ProgramSource,
+    of_minima: ProgramSource,
+}
+
+fn number(value: usize) -> Value {
+    Value::of(value as u32)
 }
 
 /// A chunk, and what a device has found in it.
@@ -115,12 +147,20 @@ impl VectorBlock {
             Ok(())
         })?;
         let (queries, plan) = (&request.queries, request.plan);
-        let dimensions = match request.products {
-            Products::Halves => padded(vectors.kind().dimensions()),
-            Products::Single(_) => vectors.kind().dimensions(),
-        };
-        match request.products {
-            Products::Halves => {
+        let dimensions = request.dimensions;
+        match (&request.few, request.products) {
+            (Some(_), _) => {
+                feed.replicated(
+                    "queries",
+                    request.version,
+                    queries.len() * dimensions,
+                    |to: &mut [f32]| {
+                        queries.filled_up(dimensions, to);
+                        Ok(())
+                    },
+                )?;
+            }
+            (None, Products::Halves) => {
                 feed.replicated(
                     "queries",
                     request.version,
@@ -131,7 +171,7 @@ impl VectorBlock {
                     },
                 )?;
             }
-            Products::Single(_) => {
+            (None, Products::Single(_)) => {
                 feed.replicated("queries", request.version, queries.numbers.len(), |to: &mut [f32]| {
                     to.copy_from_slice(&queries.numbers);
                     Ok(())
@@ -145,9 +185,10 @@ impl VectorBlock {
             })?;
         }
         let count = queries.len();
-        let stages = plan.stages((rows.end - rows.start) as usize, self.seen);
+        let rows_count = (rows.end - rows.start) as usize;
+        let stages = if request.few.is_some() { Vec::new() } else { plan.stages(rows_count, self.seen) };
         // The first stage keeps all of its values where nothing limits them.
-        let keeps_all = self.seen == 0;
+        let keeps_all = self.seen == 0 && request.few.is_none();
         let begins_with = if keeps_all { stages.first().map_or(0, Range::len) } else { 0 };
         feed.write("counts", count, |to: &mut [u32]| {
             to.fill(begins_with as u32);
@@ -155,7 +196,9 @@ impl VectorBlock {
         })?;
         feed.output::<[u32; 2]>("entries", count * plan.capacity)?;
         feed.output::<[u32; 2]>("found", count * plan.found)?;
-        let number = |value: usize| Value::of(value as u32);
+        if let Some(few) = &request.few {
+            self.enqueue_few(feed, few, rows_count)?;
+        }
         for (nth, stage) in stages.iter().enumerate() {
             let values = [
                 ("rows_first", number(stage.start)),
@@ -174,6 +217,37 @@ impl VectorBlock {
         feed.launch(&request.program, "hand_over", Grid::of([count], [ITEMS]), &values)?;
         feed.read::<u32>("counts", count)?;
         feed.read::<[u32; 2]>("found", count * plan.found)
+    }
+
+    /// Computes the values of all rows, slice by slice, and lists those that may be among the nearest.
+    fn enqueue_few(&self, feed: &mut Feed<'_>, few: &OfFew, rows: usize) -> Result<(), DeviceError> {
+        let (request, count) = (&self.request, self.request.queries.len());
+        let slice = rows.min(SLICE_ROWS);
+        feed.output::<f32>("values", count * slice)?;
+        feed.output::<f32>("minima", count * few.few.groups(slice))?;
+        feed.output::<f32>("least", count * request.k)?;
+        feed.output::<u32>("least_places", count * request.k)?;
+        let way = Way::of(request.k, count);
+        for first in (0..rows).step_by(SLICE_ROWS) {
+            let slice = slice.min(rows - first);
+            let of_slice = [("rows_first", number(first)), ("rows_end", number(first + slice))];
+            let of_queries = [("queries_count", number(count)), ("dimensions", number(request.dimensions))];
+            let groups = few.few.groups(slice);
+            let grid = Grid::of([groups], [ITEMS]);
+            feed.launch(&few.program, "few", grid, &[of_slice, of_queries].concat())?;
+            let (select, numbers) = match few.few.by_groups(slice, request.k) {
+                true => (&few.of_minima, groups),
+                false => (&few.of_values, slice),
+            };
+            let values =
+                [("numbers", number(numbers)), ("stride", number(numbers)), ("k", number(request.k))];
+            feed.launch(select, "k_least", Grid::of([count], [way.items()]), &values)?;
+            let of_lists = [("wanted", number(request.k)), ("capacity", number(request.plan.capacity))];
+            let grid = Grid::of([Few::winnow_groups(slice), count], [ITEMS, 1]);
+            feed.launch(&few.program, "winnow", grid, &[of_slice, of_lists].concat())?;
+            feed.launch(&request.program, "shorten", Grid::of([count], [ITEMS]), &of_lists)?;
+        }
+        Ok(())
     }
 
     /// Sends the chunk's rows as halves, which stay on the device if it keeps them.

@@ -1,9 +1,11 @@
 //! The scan of vectors on devices beside the f64 reference, with devices that fail.
 
+use arrow_array::types::{ArrowPrimitiveType, Float16Type};
 use arrow_array::{ArrayRef, Float32Array, ListArray, StringArray, UInt32Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use boxwork_kernels::chance::Random;
+use boxwork_kernels::vector::{NumberType, VectorRef};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Options;
 use boxwork_runtime::feeding::faults::{Faulty, Plan as FaultPlan, has_device};
@@ -23,12 +25,57 @@ fn lists(dimensions: usize, numbers: &[f32]) -> ArrayRef {
     Arc::new(ListArray::new(item, offsets, Arc::new(Float32Array::from(numbers.to_vec())), None))
 }
 
-/// A store of these rows in batches of 50, without some of them.
-fn store(dimensions: usize, numbers: &[f32], removed: Vec<u64>) -> Arc<ObjectStore<Vectors>> {
-    let mut rows = Rows::new(Vectors::new(dimensions));
-    for (batch, numbers) in numbers.chunks(50 * dimensions).enumerate() {
-        let names = (0..numbers.len() / dimensions).map(|row| format!("{batch}/{row}"));
-        rows.append(StringArray::from_iter_values(names), &[lists(dimensions, numbers)]).unwrap();
+type F16 = <Float16Type as ArrowPrimitiveType>::Native;
+
+/// The rows as a type of numbers.
+enum Typed {
+    F32(Vec<f32>),
+    F16(Vec<F16>),
+    U8(Vec<u8>),
+    I8(Vec<i8>),
+}
+
+impl Typed {
+    /// Takes numbers over, scaled if they are to be bytes, and makes them those that the type holds.
+    fn of(numbers_type: NumberType, numbers: &mut [f32]) -> Self {
+        let typed = match numbers_type {
+            NumberType::F32 => Self::F32(numbers.to_vec()),
+            NumberType::F16 => Self::F16(numbers.iter().map(|x| F16::from_f32(*x)).collect()),
+            NumberType::U8 => Self::U8(numbers.iter().map(|x| (20.0 * x + 100.0) as u8).collect()),
+            NumberType::I8 => Self::I8(numbers.iter().map(|x| (20.0 * x) as i8).collect()),
+        };
+        for (place, number) in numbers.iter_mut().enumerate() {
+            *number = match &typed {
+                Self::F32(all) => all[place],
+                Self::F16(all) => all[place].to_f32(),
+                Self::U8(all) => f32::from(all[place]),
+                Self::I8(all) => f32::from(all[place]),
+            };
+        }
+        typed
+    }
+
+    fn part(&self, range: Range<usize>) -> VectorRef<'_> {
+        match self {
+            Self::F32(all) => VectorRef::F32(&all[range]),
+            Self::F16(all) => VectorRef::F16(&all[range]),
+            Self::U8(all) => VectorRef::U8(&all[range]),
+            Self::I8(all) => VectorRef::I8(&all[range]),
+        }
+    }
+}
+
+/// A store of rows of a type in batches of 50, without some of them.
+fn store(case: &Case, typed: &Typed, removed: Vec<u64>) -> Arc<ObjectStore<Vectors>> {
+    let dimensions = case.dimensions;
+    let mut rows = Rows::new(Vectors::of(dimensions, case.numbers));
+    for row in 0..case.rows {
+        let of_row = typed.part(row * dimensions..(row + 1) * dimensions);
+        rows.push(&row.to_string(), |builder| Vectors::push(builder, of_row)).unwrap();
+        if rows.is_full(50) {
+            let (names, columns) = rows.take();
+            rows.append(names, &columns).unwrap();
+        }
     }
     Arc::new(rows.finish_without(removed, std::path::Path::new("rows"), None).unwrap())
 }
@@ -51,6 +98,7 @@ fn numbers(random: &mut Random, dimensions: usize, rows: usize) -> Vec<f32> {
 }
 
 struct Case {
+    numbers: NumberType,
     measure: VectorMeasure,
     dimensions: usize,
     rows: usize,
@@ -66,13 +114,15 @@ struct Case {
 fn check(case: &Case, faults: FaultPlan) -> u64 {
     let Case { measure, dimensions, rows, queries, k, range, .. } = *case;
     let mut random = Random::new(rows as u64 + dimensions as u64);
-    let base = numbers(&mut random, dimensions, rows);
+    let mut base = numbers(&mut random, dimensions, rows);
     let mut asked = numbers(&mut random, dimensions, queries);
+    let typed = Typed::of(case.numbers, &mut base);
+    Typed::of(case.numbers, &mut asked);
     // The first query is a row.
     let known = dimensions.min(base.len());
     asked[..known].copy_from_slice(&base[..known]);
     let removed: Vec<u64> = (0..rows as u64).filter(|row| row % 31 == 3).collect();
-    let vectors = store(dimensions, &base, removed);
+    let vectors = store(case, &typed, removed);
     let space = spaces::open(
         &DistanceOptions::named(measure.name()),
         Arc::<ObjectStore<Vectors>>::clone(&vectors) as Arc<dyn Store>,
@@ -144,10 +194,11 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
 }
 
 const USUAL: Case = Case {
+    numbers: NumberType::F32,
     measure: VectorMeasure::L2,
     dimensions: 16,
     rows: 400,
-    queries: 5,
+    queries: 9,
     k: 10,
     range: f64::INFINITY,
     chunk_bytes: 1 << 30,
@@ -188,9 +239,50 @@ fn answers_of_devices_are_those_of_the_reference() {
         sound(&Case { dimensions, rows: 150, ..halves });
     }
     sound(&Case { rows: 300, plan: Some(SHORT), queries: 131, ..halves });
+    for numbers in [NumberType::F16, NumberType::U8, NumberType::I8] {
+        for measure in [VectorMeasure::L2, VectorMeasure::InnerProduct, VectorMeasure::Cosine] {
+            let typed = Case { numbers, measure, dimensions: 33, ..USUAL };
+            sound(&Case { rows: 300, plan: Some(SHORT), ..typed });
+        }
+        sound(&Case { numbers, emulates: true, rows: 150, ..USUAL });
+    }
     sound(&Case { range: 4.0, k: 300, ..USUAL });
     sound(&Case { range: 4.0, k: 3, rows: 2000, plan: Some(SHORT), ..USUAL });
     sound(&Case { dimensions: 960, rows: 200, queries: 2, ..USUAL });
+}
+
+#[test]
+fn a_few_queries_find_what_the_reference_does() {
+    if !has_device("a_few_queries_find_what_the_reference_does") {
+        return;
+    }
+    let sound = |case: &Case| check(case, FaultPlan { appears_as: 1, ..FaultPlan::default() });
+    let few = Case { queries: 1, ..USUAL };
+    for numbers in [NumberType::F32, NumberType::F16, NumberType::U8, NumberType::I8] {
+        // Rows that are loaded sixteen bytes, four bytes or a number at a time.
+        for dimensions in [127, 100, 16, 1] {
+            sound(&Case { numbers, dimensions, ..few });
+        }
+    }
+    sound(&Case { emulates: true, ..few });
+    for measure in [VectorMeasure::InnerProduct, VectorMeasure::Cosine] {
+        for (rows, queries, k) in [(900, 8, 60), (129, 3, 2000), (33, 2, 1), (1, 1, 2)] {
+            sound(&Case { measure, rows, queries, k, ..few });
+        }
+    }
+    for rows in [900, 129, 128, 32, 31] {
+        sound(&Case { rows, chunk_bytes: 130 * 64, queries: 5, ..few });
+    }
+    // More numbers than lie in local memory at a time.
+    sound(&Case { dimensions: 960, rows: 200, queries: 2, ..few });
+    sound(&Case { range: 4.0, k: 300, ..few });
+    sound(&Case { range: 4.0, k: 3, rows: 2000, ..few });
+    // The k-th least of the least of groups.
+    sound(&Case { dimensions: 3, rows: 17_000, queries: 2, ..few });
+    // Lists that overflow.
+    let tiny = Plan { first: 128, capacity: 11, found: 11 };
+    let split = FaultPlan { appears_as: 2, ..FaultPlan::default() };
+    check(&Case { rows: 2000, plan: Some(tiny), ..few }, split);
 }
 
 #[test]
@@ -216,10 +308,12 @@ fn devices_that_fail_change_no_answer() {
         return;
     }
     let case = Case { rows: 300, chunk_bytes: 130 * 64, plan: Some(SHORT), ..USUAL };
-    let calls = check(&case, FaultPlan { appears_as: 2, ..FaultPlan::default() });
-    for call in (1..calls).step_by(13) {
-        for for_good in [false, true] {
-            check(&case, FaultPlan { call, for_good, appears_as: 2, ..FaultPlan::default() });
+    for case in [Case { queries: 2, ..case }, case] {
+        let calls = check(&case, FaultPlan { appears_as: 2, ..FaultPlan::default() });
+        for call in (1..calls).step_by(13) {
+            for for_good in [false, true] {
+                check(&case, FaultPlan { call, for_good, appears_as: 2, ..FaultPlan::default() });
+            }
         }
     }
 }

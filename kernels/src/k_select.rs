@@ -1,0 +1,135 @@
+//! The k least numbers of each of many arrays on a device: constants and sizes for `k_select.cl`, and the reference.
+//!
+//! Invariant: the answer is the least pairs of number and place, ascending, so equal numbers go by place. What is no number counts
+//! as infinity, and -0 as 0. An array of fewer than k numbers ends in infinities at the place [`NOWHERE`].
+
+/// The source of the kernels.
+pub const TEXT: &str = include_str!("k_select.cl");
+
+/// The most numbers that are selected from an array.
+pub const K_MAX: usize = 2048;
+/// The place of a number that is not there.
+pub const NOWHERE: u32 = u32::MAX;
+
+/// Items of a warp, which is a work group.
+const WARP: usize = 32;
+/// Work items of a group that selects by digits.
+const ITEMS: usize = 256;
+/// Numbers that such a group reads at a time.
+const AT_ONCE: usize = 8 * ITEMS;
+const DIGITS: usize = 256;
+/// Numbers for which there is room after a selection, at least.
+const KEPT_MIN: usize = 256;
+/// Numbers that are listed between selections, at least.
+const LISTED_MIN: usize = 1024;
+/// Up to this k, and from this many arrays on, warps select; estimated, not measured.
+const OF_WARPS_MAX: usize = 128;
+const ARRAYS_MIN: usize = 1000;
+
+/// How numbers are selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By warps, with the least numbers in registers (WarpSelect: Johnson, Douze, Jegou 2017).
+    Warps,
+    /// By digits of a list in local memory.
+    Digits,
+}
+
+impl Way {
+    /// The way for so many numbers of each of so many arrays.
+    pub fn of(k: usize, arrays: usize) -> Self {
+        if k <= OF_WARPS_MAX && arrays >= ARRAYS_MIN { Self::Warps } else { Self::Digits }
+    }
+
+    /// Work items of a group; an array has one group.
+    pub fn items(self) -> usize {
+        match self {
+            Self::Warps => WARP,
+            Self::Digits => ITEMS,
+        }
+    }
+
+    /// The constants to compile the source with, for `k` numbers of arrays in the buffer `array`.
+    ///
+    /// # Panics
+    /// If `k` is 0 or above [`K_MAX`].
+    pub fn constants(self, k: usize, array: &'static str) -> Vec<(&'static str, String)> {
+        assert!((1..=K_MAX).contains(&k), "1 to {K_MAX} numbers are selected, not {k}");
+        let mut constants = vec![("ARRAY", array.to_owned())];
+        match self {
+            Self::Warps => {
+                constants.push(("KEPT", k.div_ceil(WARP).to_string()));
+                constants.push(("QUEUED", queued(k).to_string()));
+            }
+            Self::Digits => {
+                // Few different ones, so that most k share a program.
+                let k = k.next_power_of_two().max(KEPT_MIN);
+                let capacity = (k + AT_ONCE + LISTED_MIN.max(k * 3 / 4)).next_multiple_of(64);
+                let sizes =
+                    [("ITEMS", ITEMS), ("AT_ONCE", AT_ONCE), ("DIGITS", DIGITS), ("CAPACITY", capacity)];
+                constants.extend(sizes.map(|(name, size)| (name, size.to_string())));
+            }
+        }
+        constants
+    }
+}
+
+// The longest list and the digits fit into the local memory that NVIDIA's OpenCL gives a group.
+const _: () = assert!(8 * (K_MAX + AT_ONCE + K_MAX * 3 / 4 + 64) + 4 * (DIGITS + 64) <= 48 << 10);
+
+/// Numbers that a lane gathers, by k.
+fn queued(k: usize) -> usize {
+    match k {
+        0..=32 => 2,
+        33..=128 => 3,
+        129..=256 => 4,
+        _ => 8,
+    }
+}
+
+/// The k least numbers of an array and their places, as the kernels select them: the reference.
+pub fn k_least(array: &[f32], k: usize) -> Vec<(f32, u32)> {
+    let compared = |value: f32| if value.is_nan() { f32::INFINITY } else { value + 0.0 };
+    let mut all: Vec<(f32, u32)> = array.iter().map(|value| compared(*value)).zip(0..).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    all.resize(k, (f32::INFINITY, NOWHERE));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_orders_by_number_and_place() {
+        let array = [2.0, f32::NAN, -1.0, 0.0, -0.0, 2.0, f32::NEG_INFINITY];
+        let infinity = f32::INFINITY;
+        let wanted = [
+            (-infinity, 6),
+            (-1.0, 2),
+            (0.0, 3),
+            (0.0, 4),
+            (2.0, 0),
+            (2.0, 5),
+            (infinity, 1),
+            (infinity, NOWHERE),
+        ];
+        assert_eq!(k_least(&array, 8), wanted);
+        assert_eq!(k_least(&array, 1), wanted[..1]);
+    }
+
+    #[test]
+    fn sizes_hold_what_is_listed() {
+        for k in [1, 32, 33, 1000, K_MAX] {
+            let constants = Way::Digits.constants(k, "values");
+            let capacity = &constants.iter().find(|(name, _)| *name == "CAPACITY").unwrap().1;
+            let capacity: usize = capacity.parse().unwrap();
+            // After a selection there is room for what is read at a time, and for the sort.
+            assert!(capacity >= k + AT_ONCE + LISTED_MIN && capacity >= k.next_power_of_two());
+            let registers = &Way::Warps.constants(k, "values")[1].1;
+            assert_eq!(registers.parse::<usize>().unwrap(), k.div_ceil(32));
+        }
+        let ways = [Way::of(10, 10_000), Way::of(10, 1), Way::of(2000, 10_000)];
+        assert_eq!(ways, [Way::Warps, Way::Digits, Way::Digits]);
+    }
+}
