@@ -91,6 +91,12 @@ impl Nearest {
         }
     }
 
+    /// The elements that may be among the k least, in no order.
+    pub fn into_kept(mut self) -> Vec<(f64, u32)> {
+        self.cut();
+        self.found
+    }
+
     /// The elements that may be among the k least, ascending by value.
     pub fn finish(mut self) -> Vec<(f64, u32)> {
         self.cut();

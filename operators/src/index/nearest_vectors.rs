@@ -302,34 +302,25 @@ impl Search {
         k: usize,
         range: f64,
     ) -> Result<Vec<(u32, u64, f64)>, BoxError> {
-        let queries: Vec<(&Query, Left)> = match &mut self.found {
-            Found::Codes(found) => {
-                let left = found.drain(..);
-                let left = left.map(|nearest| Left { rows: nearest.finish().into(), has_bounds: true });
-                self.queries.iter().zip(left).collect()
-            }
-            Found::Values(found) => {
-                let left = found.drain(..);
-                let left = left.map(|nearest| Left { rows: nearest.finish().into(), has_bounds: false });
-                self.queries.iter().zip(left).collect()
-            }
-            Found::All(rows) => {
-                let left = || Left { rows: Arc::clone(rows), has_bounds: false };
-                self.queries.iter().map(|query| (query, left())).collect()
-            }
+        let lefts: Vec<Left> = match &mut self.found {
+            Found::Codes(found) => found.drain(..).map(Left::Bounds).collect(),
+            Found::Values(found) => found.drain(..).map(Left::Values).collect(),
+            Found::All(rows) => self.queries.iter().map(|_| Left::All(Arc::clone(rows))).collect(),
         };
+        let queries: Vec<&Query> = self.queries.iter().collect();
         self.ranked = queries.len();
-        let mut answers: Vec<Option<Answer>> = queries.iter().map(|_| None).collect();
+        let mut answers: Vec<(Option<Left>, Option<Answer>)> =
+            lefts.into_iter().map(|left| (Some(left), None)).collect();
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut answers, 1, |idx, answer| {
-                let (query, left) = &queries[idx];
-                answer[0] = Some(exact(query, left, k, range, &cancelled));
+            inside.for_each_chunk_of(&mut answers, 1, |idx, of_query| {
+                let (left, answer) = &mut of_query[0];
+                *answer = left.take().map(|left| exact(queries[idx], left, k, range, &cancelled));
             });
         });
         shared.space.store().confirm()?;
         let mut rows = Vec::new();
-        for ((query, _), answer) in queries.iter().zip(answers) {
+        for (query, (_, answer)) in queries.iter().zip(answers) {
             let Some(answer) = answer else { continue };
             rows.extend(answer?.into_iter().map(|(distance, id)| (query.number, id, distance)));
         }
@@ -340,10 +331,14 @@ impl Search {
 /// The distances and ids of a query's answer, or why there is none.
 type Answer = Result<Vec<(f64, u64)>, BoxError>;
 
-/// The rows that may be answers of a query; their values are lower bounds, or only an order.
-struct Left {
-    rows: Arc<[(f64, u32)]>,
-    has_bounds: bool,
+/// The rows that may be answers of a query.
+enum Left {
+    /// With lower bounds.
+    Bounds(CodeNearest),
+    /// With values that bound nothing.
+    Values(Nearest),
+    /// Those of a small subset.
+    All(Arc<[(f64, u32)]>),
 }
 
 /// Bounds the rows of a piece, or those in a subset, beginning with the ranges found so far.
@@ -411,15 +406,21 @@ fn part(all: VectorRef<'_>, dimensions: usize, rows: Range<usize>) -> VectorRef<
 /// The k least (distance, id) of what is left, the least bounds first, up to the first bound beyond the k-th distance.
 fn exact(
     query: &Query,
-    left: &Left,
+    left: Left,
     k: usize,
     range: f64,
     interrupt: Interrupt<'_>,
 ) -> Result<Vec<(f64, u64)>, BoxError> {
     let mut found: Vec<(f64, u64)> = Vec::new();
     let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-    for rows in left.rows.chunks(EXACT_ROWS.max(k)) {
-        let is_beyond = |kth: f64| left.has_bounds && rows[0].0 > kth;
+    let has_bounds = matches!(left, Left::Bounds(_));
+    let rows: Arc<[(f64, u32)]> = match left {
+        Left::Bounds(nearest) => nearest.finish().into(),
+        Left::Values(nearest) => nearest.into_kept().into(),
+        Left::All(rows) => rows,
+    };
+    for rows in rows.chunks(EXACT_ROWS.max(k)) {
+        let is_beyond = |kth: f64| has_bounds && rows[0].0 > kth;
         if found.len() >= k && found.get(k - 1).is_some_and(|kth| is_beyond(kth.0)) {
             break;
         }

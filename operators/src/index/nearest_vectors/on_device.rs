@@ -165,6 +165,9 @@ fn has_units(device: &Device) -> bool {
     device.info().compute_capability.is_some_and(|capability| capability >= UNITS_FROM)
 }
 
+/// Queries whose lists a slot takes over at a time.
+const QUERIES_AT_ONCE: usize = 64;
+
 /// A part of the scan.
 pub(super) enum Item {
     /// A whole chunk, for all queries.
@@ -346,16 +349,18 @@ impl DeviceTask for VectorScan {
             cx.report(block.device.clone(), problem);
             return Ok(BlockOutcome::Untrusted(vec![Item::Chunk(block.chunk)]));
         }
-        let mut overflowed = Vec::new();
-        for (query, found) in self.found.iter_mut().enumerate() {
-            match block.entries(query) {
-                Some(entries) => entries.for_each(|(row, value)| {
-                    found.push(f64::from(value), row as u32);
-                }),
-                None => overflowed.push(query),
-            }
-            found.cut();
-        }
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut self.found, QUERIES_AT_ONCE, |first, found| {
+                for (query, found) in (first..).zip(found) {
+                    for (row, value) in block.entries(query).into_iter().flatten() {
+                        found.push(f64::from(value), row as u32);
+                    }
+                    found.cut();
+                }
+            });
+        });
+        let overflowed: Vec<usize> =
+            (0..self.found.len()).filter(|query| block.entries(*query).is_none()).collect();
         let rows = self.shared.chunks.rows(&self.shared.vectors, block.chunk);
         self.seen += rows.end - rows.start;
         cx.progress(self.seen, self.shared.vectors.len());
