@@ -339,6 +339,9 @@ fn within(
     #[cfg(target_arch = "x86_64")]
     match (path, codes.bits) {
         (CodePath::Portable, _) => {}
+        (CodePath::Avx512, Bits::Four) if x86::has_dot_tables() => {
+            return x86::within_4_dot(tables, bytes, limits, found);
+        }
         (CodePath::Avx512, Bits::Four) if x86::has_wide_shuffles() => {
             return x86::within_4_avx512(tables, bytes, limits, found);
         }

@@ -176,3 +176,35 @@ fn a_mask_leaves_out_rows_before_they_count() {
         }
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn each_set_of_instructions_finds_the_same_rows() {
+    use super::x86;
+
+    type Within = fn(&[u8], &[u8], &[[u16; GROUP]], &mut Vec<(u32, u32)>);
+    let all: [(&str, bool, Within); 3] = [
+        ("AVX2", CodePath::Avx2.is_available(), x86::within_4_avx2),
+        ("AVX-512 BW", CodePath::Avx512.is_available() && x86::has_wide_shuffles(), x86::within_4_avx512),
+        ("AVX-512 VNNI", CodePath::Avx512.is_available() && x86::has_dot_tables(), x86::within_4_dot),
+    ];
+    let mut random = Random::new(19);
+    for (parts, groups) in [(4, 1), (8, 3), (32, 50), (64, 5)] {
+        let mut some = |count: usize| -> Vec<u8> { (0..count).map(|_| random.below(256) as u8).collect() };
+        let (tables, bytes) = (some(parts * 16), some(groups * parts * GROUP / 2));
+        let codes = Codes { parts, bits: Bits::Four, rows: groups * GROUP, bytes: &bytes };
+        let mean = parts as u64 * 128;
+        let limit = |random: &mut Random| (mean * random.below(3) / 2 + random.below(mean)) as u16;
+        let each: Vec<[u16; GROUP]> =
+            (0..groups).map(|_| std::array::from_fn(|_| limit(&mut random))).collect();
+        for limits in [&each[..], &[[mean as u16; GROUP]], &[[0; GROUP]], &[[u16::MAX; GROUP]]] {
+            let mut wanted = Vec::new();
+            scan::within_portable(codes, &tables, &bytes, limits, &mut wanted);
+            for (name, _, within) in all.iter().filter(|(_, is_there, _)| *is_there) {
+                let mut found = Vec::new();
+                within(&tables, &bytes, limits, &mut found);
+                assert_eq!(found, wanted, "{name}, {parts} parts, {groups} groups");
+            }
+        }
+    }
+}

@@ -19,6 +19,11 @@ pub(super) fn has_wide_tables() -> bool {
     has_wide_shuffles() && is_x86_feature_detected!("avx512vbmi")
 }
 
+/// Whether it also sums products of bytes by fours.
+pub(super) fn has_dot_tables() -> bool {
+    has_wide_tables() && is_x86_feature_detected!("avx512vnni")
+}
+
 /// Bytes of a group for one part of 4 bits.
 const PART_BYTES: usize = GROUP / 2;
 
@@ -133,6 +138,60 @@ pub(super) fn within_4_avx512(
         }
     }
     assert!(is_x86_feature_detected!("avx2") && has_wide_shuffles());
+    // SAFETY: the line above checked the features; AVX-512 BW is there only with F.
+    unsafe { entry(tables, bytes, limits, found) }
+}
+
+/// As [`within_4_avx2`], with the numbers of four parts of a row side by side: their products with ones are summed in one step,
+/// and the sums lie in the order of the rows.
+pub(super) fn within_4_dot(
+    tables: &[u8],
+    bytes: &[u8],
+    limits: &[[u16; GROUP]],
+    found: &mut Vec<(u32, u32)>,
+) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni")]
+    fn entry(tables: &[u8], bytes: &[u8], limits: &[[u16; GROUP]], found: &mut Vec<(u32, u32)>) {
+        let (nibble, ones) = (_mm512_set1_epi8(15), _mm512_set1_epi8(1));
+        // Byte `4 row + part` of what is looked up is byte `16 part + row` of the codes; the table of a part has 16 bytes.
+        let by_row: [u8; 64] = std::array::from_fn(|at| (at % 4 * 16 + at / 4) as u8);
+        let tables_of = _mm512_set1_epi32(0x3020_1000);
+        // SAFETY: the array has 64 readable bytes.
+        let by_row = unsafe { _mm512_loadu_si512(by_row.as_ptr().cast()) };
+        let (tables, _) = tables.as_chunks::<{ 4 * PART_BYTES }>();
+        let mut limits_of = [_mm512_setzero_si512(); 2];
+        for (group, bytes) in bytes.chunks_exact(tables.len() * 4 * PART_BYTES).enumerate() {
+            let (bytes, _) = bytes.as_chunks::<{ 4 * PART_BYTES }>();
+            let mut sums = [_mm512_setzero_si512(); 2];
+            for (codes, table) in bytes.iter().zip(tables) {
+                // SAFETY: both arrays have 64 readable bytes.
+                let (codes, table) = unsafe {
+                    (_mm512_loadu_si512(codes.as_ptr().cast()), _mm512_loadu_si512(table.as_ptr().cast()))
+                };
+                let codes = _mm512_permutexvar_epi8(by_row, codes);
+                // The bits of the first that are in the second, and those of the third.
+                let low = _mm512_ternarylogic_epi32::<0xea>(codes, nibble, tables_of);
+                let high =
+                    _mm512_ternarylogic_epi32::<0xea>(_mm512_srli_epi16::<4>(codes), nibble, tables_of);
+                sums[0] = _mm512_dpbusd_epi32(sums[0], _mm512_permutexvar_epi8(low, table), ones);
+                sums[1] = _mm512_dpbusd_epi32(sums[1], _mm512_permutexvar_epi8(high, table), ones);
+            }
+            if group < limits.len() {
+                let (of_group, _) = limits[group].as_chunks::<{ GROUP / 2 }>();
+                for (to, of_half) in limits_of.iter_mut().zip(of_group) {
+                    // SAFETY: the array has 16 readable numbers of 2 bytes.
+                    *to = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(of_half.as_ptr().cast()) });
+                }
+            }
+            let low = _mm512_cmple_epu32_mask(sums[0], limits_of[0]);
+            let high = _mm512_cmple_epu32_mask(sums[1], limits_of[1]);
+            let rows = u32::from(low) | u32::from(high) << (GROUP / 2);
+            if rows != 0 {
+                found.push((group as u32, rows));
+            }
+        }
+    }
+    assert!(has_dot_tables());
     // SAFETY: the line above checked the features; AVX-512 BW is there only with F.
     unsafe { entry(tables, bytes, limits, found) }
 }
