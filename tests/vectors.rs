@@ -64,6 +64,14 @@ fn codes_workers_and_scans_give_one_answer() {
                     "{store} {levels} {workers}"
                 );
             }
+            let said = command::stats(
+                folder.path(),
+                &["search", "--store", store, "--query", "123", "-k", "12", "--codes", &codes],
+            );
+            let has = |words: &str| said.contains(words);
+            assert!(has("box `nearest`: 40000 rows bounded") && has(" computed ("), "{said}");
+            assert_eq!(has(" left by 4 bits ("), levels != "sq8", "{said}");
+            assert_eq!(has(" left by 8 bits ("), levels != "sq4", "{said}");
             // One query goes another way, and `search` without codes a third one.
             assert_eq!(by_name(&["--codes", &codes]), by_name(&[]), "{store} {levels}");
         }
@@ -137,6 +145,37 @@ fn the_true_neighbours_of_real_vectors_are_found() {
             }
         }
     }
+}
+
+/// Real vectors: the shares of rows that the planes leave, for searches of one query and for all of them at once.
+#[test]
+fn few_real_vectors_are_left_by_each_plane() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/vectors/bigann10k");
+    if !sample.is_dir() {
+        return;
+    }
+    let folder = folder();
+    let base = sample.join("base_10000x128.u8");
+    let bare = ["--type", "u8", "--dimensions", "128"];
+    let import = ["import", base.to_str().expect("a path in UTF-8"), "--out", "s.arrow"];
+    ok(folder.path(), &[&import[..], &bare].concat());
+    ok(folder.path(), &["index", "--store", "s.arrow", "--codes", "planes", "--out", "s.codes.arrow"]);
+    let queries = fs::read(sample.join("query_100x128.u8")).expect("the queries");
+    let count_of = |rows: &[u8], words: &str| -> f64 {
+        fs::write(folder.path().join("q.u8"), rows).expect("a disk");
+        let search = ["search", "--store", "s.arrow", "--codes", "s.codes.arrow", "--query-file", "q.u8"];
+        let said = command::stats(folder.path(), &[&search[..], &bare].concat());
+        let before = said.split_once(words).unwrap_or_else(|| panic!("no `{words}` in {said}")).0;
+        before.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+    };
+    let singles: Vec<&[u8]> = queries.chunks(128).step_by(10).collect();
+    let mean = |words: &str| {
+        singles.iter().map(|query| count_of(query, words)).sum::<f64>() / singles.len() as f64 / 10_000.0
+    };
+    let shares = [" left by 4 bits", " left by 8 bits", " computed"].map(mean);
+    assert!(shares[0] <= 0.025 && shares[1] <= 0.007 && shares[2] <= 0.007, "{shares:?}");
+    let shares = [" left by 8 bits", " computed"].map(|words| count_of(&queries, words) / 1e6);
+    assert!(shares.iter().all(|share| *share <= 0.007), "{shares:?}");
 }
 
 #[test]

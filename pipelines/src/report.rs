@@ -24,6 +24,7 @@ pub fn statistics(
     let mut text = String::new();
     let boxes = run_report::boxes(outcomes);
     list_boxes(&mut text, &boxes);
+    counts(&mut text, &boxes);
     undeclared(&mut text, &boxes);
     edges(&mut text, outcomes);
     slots(&mut text, scheduler);
@@ -159,6 +160,22 @@ fn requests(text: &mut String, outcomes: &[Outcome]) {
     }
 }
 
+/// What the operators of boxes count, as shares of the first count too.
+fn counts(text: &mut String, boxes: &[BoxStatistics]) {
+    for of_box in boxes {
+        let Some((_, whole)) = of_box.counts.first() else { continue };
+        let counts = of_box.counts.iter().enumerate().map(|(idx, (what, count))| {
+            let share = 100.0 * *count as f64 / *whole as f64;
+            if idx > 0 && *whole > 0 {
+                format!("{count} {what} ({share:.3} %)")
+            } else {
+                format!("{count} {what}")
+            }
+        });
+        let _ = writeln!(text, "box `{}`: {}", of_box.name, counts.collect::<Vec<_>>().join(", "));
+    }
+}
+
 /// Advice for boxes that block without a declaration.
 fn undeclared(text: &mut String, boxes: &[BoxStatistics]) {
     for of_box in boxes.iter().filter(|of_box| of_box.undeclared_blocking_ns > 0) {
@@ -188,7 +205,7 @@ fn time(ns: u64) -> String {
 mod tests {
     use boxwork_runtime::request::BoxStatistics;
 
-    use super::{time, undeclared};
+    use super::{counts, time, undeclared};
 
     #[test]
     fn times_have_three_digits() {
@@ -196,6 +213,28 @@ mod tests {
             [999, 1_000, 12_345, 9_999_999, 123_456_789, 61_000_000_000].map(time).into();
         assert_eq!(shown, ["999 ns", "1.00 us", "12.3 us", "10.0 ms", "123 ms", "61.0 s"]);
     }
+
+    #[test]
+    fn counts_are_shares_of_the_first_one() {
+        let of_box = |name: &str, counts: &[(&'static str, u64)]| BoxStatistics {
+            name: name.to_owned(),
+            counts: counts.to_vec(),
+            ..Default::default()
+        };
+        let mut text = String::new();
+        let boxes = [
+            of_box("nearest", &[("rows bounded", 4000), ("left by 8 bits", 30), ("computed", 0)]),
+            of_box("other", &[]),
+            of_box("idle", &[("rows bounded", 0), ("computed", 0)]),
+        ];
+        counts(&mut text, &boxes);
+        assert_eq!(
+            text,
+            "box `nearest`: 4000 rows bounded, 30 left by 8 bits (0.750 %), 0 computed (0.000 %)\n\
+             box `idle`: 0 rows bounded, 0 computed\n"
+        );
+    }
+
     #[test]
     fn a_box_that_blocks_without_saying_so_is_told_once() {
         let of_box = |name: &str, ms: u64| BoxStatistics {

@@ -1,5 +1,6 @@
 //! The statistics of a run as JSON: written by `--report`, read by `graph --with`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -102,6 +103,9 @@ pub struct BoxReport {
     /// The most of that time in one firing.
     #[serde(default)]
     pub undeclared_blocking_seconds_max: f64,
+    /// What its operator counts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<String, u64>,
 }
 
 /// The traffic of one edge.
@@ -266,6 +270,7 @@ impl BoxReport {
             blocked_seconds: seconds(of_box.blocked_ns),
             undeclared_blocking_seconds: seconds(of_box.undeclared_blocking_ns),
             undeclared_blocking_seconds_max: seconds(of_box.undeclared_blocking_ns_max),
+            counts: of_box.counts.iter().map(|(what, amount)| ((*what).to_owned(), *amount)).collect(),
         }
     }
 }
@@ -287,6 +292,7 @@ pub(crate) fn boxes(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
                     sum.undeclared_blocking_ns += of_box.undeclared_blocking_ns;
                     sum.undeclared_blocking_ns_max =
                         sum.undeclared_blocking_ns_max.max(of_box.undeclared_blocking_ns_max);
+                    sum.add_counts(&of_box.counts);
                 }
             }
         }

@@ -38,7 +38,9 @@ pub use environment::{Cancellation, Environment};
 pub use handle::{HintIn, HintOut, In, Join, Mode, Out};
 pub(crate) use hint_cell::HintCell;
 pub use memory::Memory;
-pub(crate) use ports::{Connections, FiringState, Notice, PortShape, PortState, Ports, Staged, close_edge};
+pub(crate) use ports::{
+    Connections, FiringState, Notice, PortShape, PortState, Ports, Staged, add_count, close_edge,
+};
 pub use table::{BoxCheck, Check, Kind, OperatorSpec, ResourceSpec, Share};
 
 pub use crate::outside::{Computing, Outside};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub use crate::edge::EdgeState;
-use crate::operator::{BoxError, Part, Problem, RequestInput, RequestOutput, Text};
+use crate::operator::{BoxError, Part, Problem, RequestInput, RequestOutput, Text, add_count};
 use crate::parameter::Value;
 use crate::plan::Plan;
 use crate::prepare::PrepareError;
@@ -138,6 +138,15 @@ pub struct BoxStatistics {
     pub undeclared_blocking_ns: u64,
     /// The most such time in one firing, in nanoseconds.
     pub undeclared_blocking_ns_max: u64,
+    /// What the operator counts by [`Context::count`](crate::operator::Context::count), in the order of first use.
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+impl BoxStatistics {
+    /// Adds to [`BoxStatistics::counts`].
+    pub fn add_counts(&mut self, counts: &[(&'static str, u64)]) {
+        counts.iter().for_each(|(what, amount)| add_count(&mut self.counts, what, *amount));
+    }
 }
 
 /// The counters of one edge of a request.

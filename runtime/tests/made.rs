@@ -71,6 +71,40 @@ fn operators_made_from_closures_run_and_are_freed() {
 }
 
 #[test]
+fn counts_of_copies_are_summed_by_name_in_the_order_of_first_use() {
+    let counting = OperatorEntry::new("tally", "counts numbers", Kind::Stateless, |_| {
+        Ok(from_fn(|cx| {
+            while cx.has_room(OUT) {
+                let Some(taken) = cx.take(IN) else {
+                    return Ok(if cx.is_ended(IN) { Flow::Done } else { Flow::Wait });
+                };
+                let numbers = taken.u64s("n")?;
+                cx.count("numbers", numbers.len() as u64);
+                cx.count("small", numbers.iter().filter(|n| **n < 30).count() as u64);
+                cx.push(OUT, taken)?;
+            }
+            Ok(Flow::Wait)
+        }))
+    })
+    .input("in", Mode::Stream, numbers, "numbers")
+    .output("out", numbers, "the same");
+    let graph = Graph::new()
+        .add("s", "source", &[("count", int(100))])
+        .add("a", "tally", &[("copies", int(2))])
+        .add("c", "collect", &[])
+        .bounded("s -> a -> c", None, None);
+    let prepared = graph.prepare_with(&catalog().with(counting));
+    let runtime = Runtime::start(Config::flat(2)).unwrap();
+    // The counts of a request begin anew.
+    for _ in 0..2 {
+        let outcome = wait(&runtime.submit(&prepared, &Submission::default()).unwrap());
+        assert_eq!(outcome.result, Ok(()));
+        assert_eq!(outcome.boxes[1].counts, [("numbers", 100), ("small", 30)]);
+        assert!(outcome.boxes[0].counts.is_empty());
+    }
+}
+
+#[test]
 fn faults_name_the_ports_of_an_operator_made_at_run_time() {
     let calls = Arc::new(Mutex::new(0));
     let made = mapped("negate".to_owned(), "given", |n| !n, calls);

@@ -34,6 +34,14 @@ pub fn fails(folder: &Path, arguments: &[&str], status: i32) -> String {
     said
 }
 
+/// Runs a call that must succeed, and returns its statistics.
+pub fn stats(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, &[arguments, &["--stats"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    said
+}
+
 pub fn json(text: &str) -> Json {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }

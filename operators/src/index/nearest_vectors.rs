@@ -194,6 +194,7 @@ impl Operator for NearestVectors {
             return Ok(Flow::More);
         }
         if search.ranked < search.queries.len() {
+            search.count(cx, count);
             let found = search.rank(cx, &self.shared, self.k, self.range)?;
             self.rows.extend(found);
             return Ok(Flow::More);
@@ -267,6 +268,22 @@ impl NearestVectors {
 }
 
 impl Search {
+    /// Counts the rows that were bounded for each query, and what a first plane has left of them.
+    fn count(&self, cx: &mut Context<'_>, rows: u64) {
+        let pairs = rows * self.queries.len() as u64;
+        match (&self.packed, &self.found) {
+            (_, Found::All(_)) => (),
+            (Packed::Codes(queries), Found::Codes(found)) => {
+                cx.count("rows bounded", pairs);
+                if queries.has_two_levels() {
+                    let left = found.iter().map(CodeNearest::left_by_first_plane).sum();
+                    cx.count("left by 4 bits", left);
+                }
+            }
+            _ => cx.count("rows compared", pairs),
+        }
+    }
+
     /// Bounds the next rows, some pieces for each slot.
     fn bound(&mut self, cx: &mut Context<'_>, shared: &Shared, k: usize, slots: u64) -> Result<(), BoxError> {
         let count = shared.vectors.len();
@@ -308,6 +325,7 @@ impl Search {
             Found::All(rows) => self.queries.iter().map(|_| Left::All(Arc::clone(rows))).collect(),
         };
         let queries: Vec<&Query> = self.queries.iter().collect();
+        let is_few = matches!(self.found, Found::All(_));
         self.ranked = queries.len();
         let mut answers: Vec<(Option<Left>, Option<Answer>)> =
             lefts.into_iter().map(|left| (Some(left), None)).collect();
@@ -319,17 +337,35 @@ impl Search {
             });
         });
         shared.space.store().confirm()?;
-        let mut rows = Vec::new();
+        let (mut rows, mut left, mut computed) = (Vec::new(), 0, 0);
         for (query, (_, answer)) in queries.iter().zip(answers) {
             let Some(answer) = answer else { continue };
-            rows.extend(answer?.into_iter().map(|(distance, id)| (query.number, id, distance)));
+            let answer = answer?;
+            (left, computed) = (left + answer.left, computed + answer.computed);
+            rows.extend(answer.nearest.into_iter().map(|(distance, id)| (query.number, id, distance)));
         }
+        match &self.packed {
+            _ if is_few => (),
+            Packed::Codes(queries) if queries.bits() == 8 => cx.count("left by 8 bits", left),
+            Packed::Codes(_) => cx.count("left by 4 bits", left),
+            Packed::Bytes(_) | Packed::Flat(_) => cx.count("left", left),
+        }
+        cx.count("computed", computed);
         Ok(rows)
     }
 }
 
-/// The distances and ids of a query's answer, or why there is none.
-type Answer = Result<Vec<(f64, u64)>, BoxError>;
+/// The answer of a query, or why there is none.
+type Answer = Result<Ranked, BoxError>;
+
+/// The answer of a query.
+struct Ranked {
+    /// Distances and ids.
+    nearest: Vec<(f64, u64)>,
+    /// The rows that were left, and the distances that were computed.
+    left: u64,
+    computed: u64,
+}
 
 /// The rows that may be answers of a query.
 enum Left {
@@ -410,8 +446,8 @@ fn exact(
     k: usize,
     range: f64,
     interrupt: Interrupt<'_>,
-) -> Result<Vec<(f64, u64)>, BoxError> {
-    let mut found: Vec<(f64, u64)> = Vec::new();
+) -> Answer {
+    let (mut found, mut computed) = (Vec::new(), 0);
     let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     let has_bounds = matches!(left, Left::Bounds(_));
     let rows: Arc<[(f64, u32)]> = match left {
@@ -419,17 +455,19 @@ fn exact(
         Left::Values(nearest) => nearest.into_kept().into(),
         Left::All(rows) => rows,
     };
+    let left = rows.len() as u64;
     for rows in rows.chunks(EXACT_ROWS.max(k)) {
-        let is_beyond = |kth: f64| has_bounds && rows[0].0 > kth;
-        if found.len() >= k && found.get(k - 1).is_some_and(|kth| is_beyond(kth.0)) {
+        let is_beyond = |kth: &(f64, u64)| has_bounds && rows[0].0 > kth.0;
+        if found.len() >= k && found.get(k - 1).is_some_and(is_beyond) {
             break;
         }
         let mut ids: Vec<u64> = rows.iter().map(|(_, row)| u64::from(*row)).collect();
         ids.sort_unstable();
         let distances = query.exact_until(&ids, interrupt)?;
+        computed += ids.len() as u64;
         found.extend(distances.into_iter().zip(ids).filter(|(distance, _)| *distance <= range));
         found.sort_unstable_by(order);
         found.truncate(k);
     }
-    Ok(found)
+    Ok(Ranked { nearest: found, left, computed })
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{BoxCell, Model};
 use crate::edge::Edge;
+use crate::operator::add_count;
 use crate::request::{BoxStatistics, EdgeState, EdgeStatistics, Progress, RequestStatistics};
 use crate::sync::{Counter, Ordering, add};
 
@@ -53,9 +54,21 @@ impl Model {
                 blocked_ns: sum(|cell| &cell.counters.blocked_ns),
                 undeclared_blocking_ns: sum(|cell| &cell.counters.undeclared_ns),
                 undeclared_blocking_ns_max: most.map(|most| most.load(Ordering::Relaxed)).max().unwrap_or(0),
+                counts: self.counts(copies),
             }
         });
         of_box.collect()
+    }
+
+    /// What the copies of a box have counted, together.
+    fn counts(&self, copies: &[usize]) -> Vec<(&'static str, u64)> {
+        let mut sums = Vec::new();
+        for cell in copies {
+            for (what, amount) in self.boxes[*cell].at.counts.lock().iter() {
+                add_count(&mut sums, what, *amount);
+            }
+        }
+        sums
     }
 
     pub(super) fn edge_statistics(&self) -> Vec<EdgeStatistics> {

@@ -204,6 +204,12 @@ impl<'a> Context<'a> {
         self.ports.progress(done, total);
     }
 
+    /// Adds to a count of the box that statistics show, such as rows that a bound has left. The box's first count is of the
+    /// whole, and the statistics show the others as shares of it too.
+    pub fn count(&mut self, what: &'static str, amount: u64) {
+        self.ports.count(what, amount);
+    }
+
     /// Records a fault in one item of the input; the request continues.
     pub fn report(&mut self, subject: impl Into<String>, message: impl Into<String>) {
         self.report_all(Problem { subject: subject.into(), message: message.into(), items: 1 });

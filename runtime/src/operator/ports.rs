@@ -25,7 +25,7 @@ use super::{BoxError, OperatorEntry, Pushed};
 use crate::descriptor::Descriptor;
 use crate::edge::{Edge, Ledger, PortList, Single};
 use crate::envelope::Envelope;
-use crate::sync::{AtomicBool, Counter, Ordering, add};
+use crate::sync::{AtomicBool, Counter, Mutex, Ordering, add};
 
 /// Stands for no box in [`FiringState::consumer`].
 const NO_BOX: usize = usize::MAX;
@@ -58,6 +58,8 @@ pub(crate) struct Connections {
     pub(crate) rows_out: Counter,
     pub(crate) progress_done: Counter,
     pub(crate) progress_total: Counter,
+    /// As [`super::Context::count`].
+    pub(crate) counts: Mutex<Vec<(&'static str, u64)>>,
 }
 
 /// The state of a box's ports between firings.
@@ -122,7 +124,16 @@ impl Connections {
             rows_out: Counter::new(0),
             progress_done: Counter::new(0),
             progress_total: Counter::new(0),
+            counts: Mutex::new(Vec::new()),
         }
+    }
+}
+
+/// Adds to a count, which the first amount makes.
+pub(crate) fn add_count(counts: &mut Vec<(&'static str, u64)>, what: &'static str, amount: u64) {
+    match counts.iter_mut().find(|(name, _)| *name == what) {
+        Some((_, count)) => *count += amount,
+        None => counts.push((what, amount)),
     }
 }
 
@@ -335,6 +346,12 @@ impl<'a> Ports<'a> {
             Some(true) => self.note(Notice::Hint(hint)),
             None => self.firing.unknown_query.set(Some(query)),
         }
+    }
+
+    /// As [`super::Context::count`].
+    pub(crate) fn count(&self, what: &'static str, amount: u64) {
+        let mut counts = self.at.counts.lock();
+        add_count(&mut counts, what, amount);
     }
 
     /// As [`super::Context::progress`].

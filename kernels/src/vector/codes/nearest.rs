@@ -17,17 +17,39 @@ pub struct CodeNearest {
     /// No farther row is an answer.
     range: f64,
     cut_at: usize,
+    /// Rows that the first of two planes has left.
+    left: u64,
 }
 
 impl CodeNearest {
     /// No rows yet; `range` is a distance beyond which nothing matters, or infinity.
     pub fn new(k: usize, range: f64) -> Self {
-        Self { k, kept: Vec::new(), uppers: Vec::new(), range, cut_at: 1024 }
+        Self { k, kept: Vec::new(), uppers: Vec::new(), range, cut_at: 1024, left: 0 }
     }
 
     /// No farther row is an answer.
     pub fn range(&self) -> f64 {
         self.range
+    }
+
+    /// The rows that the first of two planes has left when it met them; 0 if no plane bounds alone.
+    pub fn left_by_first_plane(&self) -> u64 {
+        self.left
+    }
+
+    /// Lowers the range to the k-th of the upper bounds of different rows.
+    pub(super) fn limit(&mut self, mut uppers: Vec<f64>) {
+        // A bound that is no number may come first in the order.
+        uppers.retain(|upper| !upper.is_nan());
+        if self.k > 0 && uppers.len() >= self.k {
+            let (_, kth, _) = uppers.select_nth_unstable_by(self.k - 1, f64::total_cmp);
+            self.range = self.range.min(*kth);
+        }
+    }
+
+    /// Counts a row that the first of two planes has left.
+    pub(super) fn pass(&mut self) {
+        self.left += 1;
     }
 
     /// Adds a row; returns whether the range may have fallen.
@@ -62,6 +84,7 @@ impl CodeNearest {
 
     /// Takes over the rows of another part.
     pub fn join(&mut self, other: Self) {
+        self.left += other.left;
         self.range = self.range.min(other.range);
         self.uppers.extend(other.uppers);
         self.cut();

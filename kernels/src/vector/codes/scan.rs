@@ -9,12 +9,17 @@ use super::super::measure::VectorMeasure;
 use super::first_plane;
 use super::nearest::CodeNearest;
 use super::query::{CodeQuery, WORDS};
-use super::{Codes, GROUP, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
+use super::{Codes, GROUP, Levels, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
 use crate::CodePath;
 use crate::lanes::{Lanes, Work, run};
 
 /// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
 const SINGLE_MAX: usize = 3;
+
+/// Rows that the first plane bounds before the second one bounds any of them, if no range is known. More of them would take longer
+/// than the second plane's bounds that they spare.
+const FIRST_ROWS: usize = 1024;
+const _: () = assert!(FIRST_ROWS.is_multiple_of(GROUP));
 
 /// Some queries over codes, packed for the instructions of one path.
 #[derive(Debug)]
@@ -25,6 +30,7 @@ pub struct CodeQueries {
     /// Empty if the queries are bounded one by one.
     panels: Vec<Panel>,
     is_8: bool,
+    levels: Levels,
 }
 
 impl CodeQueries {
@@ -51,7 +57,7 @@ impl CodeQueries {
             })
             .collect();
         let panels = if is_single { Vec::new() } else { panels(integer, dimensions, &weights) };
-        Self { path, integer, queries, panels, is_8 }
+        Self { path, integer, queries, panels, is_8, levels }
     }
 
     /// Number of queries.
@@ -62,6 +68,16 @@ impl CodeQueries {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.queries.is_empty()
+    }
+
+    /// Whether the first plane bounds rows alone, before all bits do.
+    pub fn has_two_levels(&self) -> bool {
+        self.panels.is_empty() && self.levels.has_8()
+    }
+
+    /// The bits of the last bounds.
+    pub fn bits(&self) -> u32 {
+        if self.levels.has_8() { 8 } else { 4 }
     }
 
     /// Adds some rows of the codes to the nearest of each query, in whole groups; rows that `skips` names are left out.
@@ -79,11 +95,21 @@ impl CodeQueries {
         assert_eq!(nearest.len(), self.len(), "a list for each query");
         if self.panels.is_empty() {
             for (query, nearest) in self.queries.iter().zip(nearest) {
+                let mut rows = rows.clone();
+                if self.has_two_levels() && nearest.range() == f64::INFINITY {
+                    let first = rows.start..rows.end.min(rows.start + FIRST_ROWS);
+                    rows.start = first.end;
+                    begin(self.path, codes, query, first, skips, nearest);
+                }
+                // Rows are taken by whole groups, of which the first rows may have been the last one.
+                if rows.is_empty() {
+                    continue;
+                }
                 first_plane::scan(
                     self.path,
                     codes,
                     query,
-                    rows.clone(),
+                    rows,
                     &mut |row, sum, nearest| {
                         if skips.is_some_and(|skips| skips(row as u32)) {
                             return;
@@ -145,6 +171,33 @@ pub(super) fn base_of_shift(shift: f32) -> f32 {
     -2.0 * (shift + SLACK as f32 * shift.abs())
 }
 
+/// Bounds the first rows, of which nothing is known: their upper bounds by the first plane limit the range before the first row
+/// is bounded by all its bits.
+fn begin(
+    path: CodePath,
+    codes: &Codes,
+    query: &CodeQuery,
+    rows: std::ops::Range<usize>,
+    skips: Option<&dyn Fn(u32) -> bool>,
+    nearest: &mut CodeNearest,
+) {
+    let mut sums = Vec::with_capacity(rows.len());
+    let mut give = |row: usize, sum: i64, _: &mut CodeNearest| {
+        if !skips.is_some_and(|skips| skips(row as u32)) {
+            sums.push((row, sum));
+        }
+    };
+    first_plane::scan(path, codes, query, rows, &mut give, nearest);
+    let upper = |(row, sum): &(usize, i64)| {
+        let triple = codes.triple(*row, false);
+        query.bounds(query.along(*sum, false, triple.inverse), triple, codes.shift(*row)).1
+    };
+    nearest.limit(sums.iter().map(upper).collect());
+    for (row, sum) in sums {
+        bound(path, codes, query, row, sum, nearest);
+    }
+}
+
 /// Bounds a row by all its bits, given the sum of its first plane.
 fn bound(path: CodePath, codes: &Codes, query: &CodeQuery, row: usize, sum: i64, nearest: &mut CodeNearest) {
     let (triple, shift) = (codes.triple(row, false), codes.shift(row));
@@ -156,6 +209,7 @@ fn bound(path: CodePath, codes: &Codes, query: &CodeQuery, row: usize, sum: i64,
         nearest.push(lower, upper, row as u32);
         return;
     }
+    nearest.pass();
     // 8 bits are 16 times the first plane plus the second; the first one's sum is of its numbers doubled.
     let sum = 8 * sum + run(path, SecondPlane { words: codes.low(row), weights: &query.by_place });
     let triple = codes.triple(row, true);

@@ -143,6 +143,38 @@ fn a_search_by_codes_finds_the_nearest_on_every_path_for_every_measure() {
 }
 
 #[test]
+fn skipped_rows_are_no_answers_and_do_not_lower_the_range() {
+    let (mut random, dimensions, count, k) = (Random::new(98), 6, 3000, 7);
+    let path = CodePath::detect();
+    for (queries, levels) in [1, 3, 9].into_iter().flat_map(|queries| LEVELS.map(|levels| (queries, levels)))
+    {
+        let measure = MEASURES[random.idx(3)];
+        let rows = hard(&mut random, count, dimensions);
+        let codes = codes(encoder(measure, levels, &rows, dimensions), &rows, dimensions);
+        let asked: Vec<&[f32]> =
+            (0..queries).map(|query| &rows[query * dimensions..][..dimensions]).collect();
+        // The first query's nearest rows are left out, and most others.
+        let mut skipped: Vec<bool> = (0..count).map(|row| row % 5 != 2).collect();
+        for (_, row) in &wanted(measure, asked[0], &rows, 40) {
+            skipped[*row as usize] = true;
+        }
+        let packed = CodeQueries::new(path, &codes, &asked);
+        let mut nearest = vec![CodeNearest::new(k, f64::INFINITY); queries];
+        packed.scan(&codes, 0..count, Some(&|row| skipped[row as usize]), &mut nearest);
+        for (query, nearest) in asked.iter().zip(nearest) {
+            let (passed, left) = (nearest.left_by_first_plane(), nearest.finish());
+            match packed.has_two_levels() {
+                true => assert!((left.len() as u64..count as u64).contains(&passed), "{passed} {left:?}"),
+                false => assert_eq!(passed, 0),
+            }
+            let all = wanted(measure, query, &rows, count);
+            let among: Vec<_> = all.into_iter().filter(|(_, row)| !skipped[*row as usize]).take(k).collect();
+            assert_eq!(ranked(measure, query, &rows, k, left), among, "{measure:?} {levels:?} {queries}");
+        }
+    }
+}
+
+#[test]
 fn inner_products_are_bounded_around_the_centre() {
     let mut random = Random::new(102);
     let (dimensions, count) = (24, 2000);
