@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
@@ -181,6 +182,19 @@ impl Subset {
         self.bits.get((id / 64) as usize).is_some_and(|bits| bits >> (id % 64) & 1 != 0)
     }
 
+    /// Number of its objects with ids in a range.
+    pub fn count_in(&self, ids: Range<u64>) -> u64 {
+        let upto = ids.end.min(64 * self.bits.len() as u64);
+        let (mut id, mut count) = (ids.start, 0);
+        while id < upto {
+            let (word, first) = ((id / 64) as usize, id % 64);
+            let bits = (upto - id).min(64 - first);
+            count += u64::from((self.bits[word] >> first & (u64::MAX >> (64 - bits))).count_ones());
+            id += bits;
+        }
+        count
+    }
+
     /// Number of its objects.
     pub fn count(&self) -> u64 {
         self.count
@@ -262,6 +276,19 @@ mod tests {
         assert_eq!(ids.len() as u64, subset.count());
         assert!(ids.iter().all(|id| subset.has(*id)));
         ids
+    }
+
+    #[test]
+    fn objects_of_ranges_are_counted() {
+        let has = |id: u64| id.is_multiple_of(3) || (64..128).contains(&id);
+        let mut subset = Subset { bits: vec![0; 4], count: 0 };
+        (0..200).filter(|id| has(*id)).for_each(|id| subset.add(id));
+        for (first, upto) in (0..210).flat_map(|first| (first..260).map(move |upto| (first, upto))) {
+            let wanted = (first..upto.min(200)).filter(|id| has(*id)).count() as u64;
+            assert_eq!(subset.count_in(first..upto), wanted, "{first}..{upto}");
+        }
+        assert_eq!(subset.count_in(0..u64::MAX), subset.count());
+        assert_eq!(subset.count_in(300..400), 0);
     }
 
     #[test]

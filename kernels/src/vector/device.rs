@@ -113,6 +113,43 @@ impl Plan {
         }
         stages
     }
+
+    /// The rows of each stage if not all are searched: `count` says how many of some rows are, and `seen` of them were searched
+    /// before. A stage that no limit narrows appends no more than a list holds, wherever these rows lie. Stages begin and end with
+    /// groups that have some of them.
+    pub fn stages_among(
+        &self,
+        rows: usize,
+        seen: u64,
+        count: impl Fn(Range<usize>) -> u64,
+    ) -> Vec<Range<usize>> {
+        let (mut stages, mut before, mut stage, mut of_stage) = (Vec::new(), seen, 0..0, 0);
+        for first in (0..rows).step_by(GROUP) {
+            let group = first..rows.min(first + GROUP);
+            let of_group = count(group.clone());
+            if of_group == 0 {
+                continue;
+            }
+            let is_full = match before {
+                // Nothing limits this stage, which keeps every row.
+                0 => group.end - stage.start > self.first,
+                _ => of_stage >= (before * (GROWTH - 1)).max(self.first.saturating_sub(GROUP) as u64),
+            };
+            if is_full && of_stage > 0 {
+                stages.push(stage.clone());
+                (before, of_stage) = (before + of_stage, 0);
+            }
+            if of_stage == 0 {
+                stage.start = group.start;
+            }
+            stage.end = group.end;
+            of_stage += of_group;
+        }
+        if of_stage > 0 {
+            stages.push(stage);
+        }
+        stages
+    }
 }
 
 /// Some queries as the device takes them.
@@ -305,6 +342,39 @@ mod tests {
             assert_eq!(end, rows);
             assert!(stages.len() < 6, "{stages:?}");
             assert!(plan.first >= 4 * k && plan.capacity >= plan.first && plan.found >= k);
+        }
+    }
+
+    #[test]
+    fn stages_among_some_rows_hold_each_of_them_once_and_append_no_more_than_lists_hold() {
+        let rows = 200_000;
+        let kinds: [fn(usize) -> bool; 5] = [
+            |row| row.is_multiple_of(97),
+            |row| (70_000..130_000).contains(&row),
+            |row| row < 3 || row == 199_999,
+            |_| false,
+            |_| true,
+        ];
+        for (has, (k, seen)) in
+            kinds.into_iter().flat_map(|has| [(1, 0), (10, 0), (10, 500), (2048, 0)].map(|of| (has, of)))
+        {
+            let plan = Plan::new(k);
+            let count = |rows: Range<usize>| rows.filter(|row| has(*row)).count() as u64;
+            let stages = plan.stages_among(rows, seen, count);
+            let (mut end, mut before) = (0, seen);
+            for stage in &stages {
+                assert!(stage.start.is_multiple_of(GROUP) && stage.start >= end && stage.end > stage.start);
+                assert_eq!(count(end..stage.start), 0, "{stages:?}");
+                let of_stage = count(stage.clone());
+                if before == 0 {
+                    assert!(stage.len() <= plan.first, "{stages:?}");
+                } else if before < k as u64 {
+                    assert!(k as u64 + of_stage <= plan.capacity as u64, "{stages:?}");
+                }
+                (end, before) = (stage.end, before + of_stage);
+            }
+            assert_eq!(before, seen + count(0..rows));
+            assert!(stages.len() < 12, "{stages:?}");
         }
     }
 

@@ -57,7 +57,7 @@ const EXACT_ROWS: usize = 64;
 /// # Parameters
 /// `space`: the vectors and their distance: l2, ip or cosine. `codes`: a file that `write_codes` made for them; without it all
 /// distances are computed. `k`: the number of objects. `range`: only objects at most this far. `device`: where to scan rows;
-/// the answer is the same everywhere. Slots search by codes, among some of the objects, and for more than 2,048 objects.
+/// the answer is the same everywhere. Slots search by codes, among few of the objects, and for more than 2,048 objects.
 pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -250,16 +250,17 @@ impl NearestVectors {
                 (Packed::Flat(flat), found)
             }
         };
+        let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
         let on_devices = match packed {
             Packed::Codes(_) => None,
-            _ if subset.is_some() => None,
+            _ if few.is_some() => None,
             _ => {
                 let numbers = numbered.into_iter().map(|(_, numbers)| numbers).collect();
                 let plan = self.plan.unwrap_or_else(|| Sized { plan: Plan::new(self.k), emulates: false });
-                on_device::stage(&self.shared, numbers, (self.k, self.range, self.slots, plan), &self.picked)
+                let sizes = (self.k, self.range, self.slots, plan);
+                on_device::stage(&self.shared, numbers, sizes, subset.as_ref(), &self.picked)
             }
         };
-        let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
         let all = few.map(|few| Found::All(few.ids().map(|id| (0.0, id as u32)).collect()));
         let next = if all.is_some() || on_devices.is_some() { vectors.len() } else { 0 };
         let on_devices = on_devices.map(Box::new);

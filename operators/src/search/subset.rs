@@ -36,6 +36,12 @@ pub(crate) struct Among {
 }
 
 impl Among {
+    /// The objects that a file names.
+    #[cfg(test)]
+    pub(crate) fn of_file(file: PathBuf) -> Self {
+        Self { class: None, file: Some(file) }
+    }
+
     /// The parameters of a box that has [`CLASS`] and [`SUBSET`].
     pub(crate) fn new(bind: &Bind<'_>) -> Self {
         Self {

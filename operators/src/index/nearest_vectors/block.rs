@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use boxwork_kernels::k_select::Way;
-use boxwork_kernels::vector::device::{DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
+use boxwork_kernels::vector::device::{
+    ABSENT, DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
 use boxwork_kernels::vector::few::{Few, QUERIES_MAX, SLICE_ROWS};
 use boxwork_kernels::vector::{NumberType, VectorRef};
 use boxwork_kernels::with_numbers;
@@ -17,6 +18,7 @@ use boxwork_runtime::feeding::{
 use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::store_error::StoreError;
+use boxwork_stores::subset::Subset;
 
 use super::Shared;
 use crate::devices::device_kernels::{Arrays, few_program, select_program, vectors_program};
@@ -36,6 +38,8 @@ pub(super) struct Request {
     pub(super) queries: DeviceQueries,
     pub(super) plan: Plan,
     pub(super) k: usize,
+    /// The rows to search among, if not all.
+    subset: Option<Arc<Subset>>,
     products: Products,
     program: ProgramSource,
     /// The search for a few queries, if they are few.
@@ -47,7 +51,12 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(queries: DeviceQueries, products: Products, plan: Plan, k: usize) -> Self {
+    pub(super) fn new(
+        queries: DeviceQueries,
+        products: Products,
+        (plan, k): (Plan, usize),
+        subset: Option<Arc<Subset>>,
+    ) -> Self {
         let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
         let dimensions = match products {
             Products::Halves => padded(queries.dimensions()),
@@ -63,7 +72,22 @@ impl Request {
                 of_minima: of(Arrays::Minima),
             }
         });
-        Self { queries, plan, k, products, program: vectors_program(products), few, dimensions, version }
+        Self { queries, plan, k, subset, products, program: vectors_program(products), few, dimensions, version }
+    }
+
+    /// How many of some rows of a chunk are searched.
+    fn count_in(&self, chunk: &Range<u64>, rows: Range<usize>) -> usize {
+        let ids = chunk.start + rows.start as u64..chunk.start + rows.end as u64;
+        self.subset.as_ref().map_or(rows.len(), |subset| subset.count_in(ids) as usize)
+    }
+
+    /// The stages of a chunk's rows.
+    fn stages(&self, rows: &Range<u64>, seen: u64) -> Vec<Range<usize>> {
+        let count = (rows.end - rows.start) as usize;
+        match &self.subset {
+            None => self.plan.stages(count, seen),
+            Some(_) => self.plan.stages_among(count, seen, |group| self.count_in(rows, group) as u64),
+        }
     }
 }
 
@@ -141,11 +165,7 @@ impl VectorBlock {
             (_, NumberType::U8) => self.send::<u8>(feed, key(form))?,
             (_, NumberType::I8) => self.send::<i8>(feed, key(form))?,
         }
-        let terms = &shared.chunks.terms(self.chunk).terms;
-        feed.shared("terms", key(TERMS + shared.measure as u64), terms.len(), |to: &mut [[f32; 2]]| {
-            to.copy_from_slice(terms);
-            Ok(())
-        })?;
+        self.send_terms(feed, key(TERMS + shared.measure as u64))?;
         let (queries, plan) = (&request.queries, request.plan);
         let dimensions = request.dimensions;
         match (&request.few, request.products) {
@@ -186,7 +206,7 @@ impl VectorBlock {
         }
         let count = queries.len();
         let rows_count = (rows.end - rows.start) as usize;
-        let stages = if request.few.is_some() { Vec::new() } else { plan.stages(rows_count, self.seen) };
+        let stages = if request.few.is_some() { Vec::new() } else { request.stages(&rows, self.seen) };
         // The first stage keeps all of its values where nothing limits them.
         let keeps_all = self.seen == 0 && request.few.is_none();
         let begins_with = if keeps_all { stages.first().map_or(0, Range::len) } else { 0 };
@@ -235,7 +255,8 @@ impl VectorBlock {
             let groups = few.few.groups(slice);
             let grid = Grid::of([groups], [ITEMS]);
             feed.launch(&few.program, "few", grid, &[of_slice, of_queries].concat())?;
-            let (select, numbers) = match few.few.by_groups(slice, request.k) {
+            let is_wide = request.count_in(&self.rows(), first..first + slice) * groups / slice >= 2 * request.k;
+            let (select, numbers) = match few.few.by_groups(slice, request.k) && is_wide {
                 true => (&few.of_minima, groups),
                 false => (&few.of_values, slice),
             };
@@ -248,6 +269,23 @@ impl VectorBlock {
             feed.launch(&request.program, "shorten", Grid::of([count], [ITEMS]), &of_lists)?;
         }
         Ok(())
+    }
+
+    /// Sends the terms of the chunk's rows. A search among some rows has its own, in which all other rows are absent.
+    fn send_terms(&self, feed: &mut Feed<'_>, key: SharedKey) -> Result<(), DeviceError> {
+        let terms = &self.shared.chunks.terms(self.chunk).terms;
+        match &self.request.subset {
+            None => feed.shared("terms", key, terms.len(), |to: &mut [[f32; 2]]| {
+                to.copy_from_slice(terms);
+                Ok(())
+            }),
+            Some(subset) => feed.write("terms", terms.len(), |to: &mut [[f32; 2]]| {
+                for ((to, term), row) in to.iter_mut().zip(terms).zip(self.rows()) {
+                    *to = if subset.has(row) { *term } else { ABSENT };
+                }
+                Ok(())
+            }),
+        }
     }
 
     /// Sends the chunk's rows as halves, which stay on the device if it keeps them.

@@ -17,6 +17,7 @@ use boxwork_runtime::operator::{BoxError, Context, Pushed};
 use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::store_error::StoreError;
+use boxwork_stores::subset::Subset;
 
 use super::block::{Request, VectorBlock};
 use super::{Found, PIECE_ROWS, Packed, Shared, part, scan};
@@ -184,6 +185,8 @@ pub(super) struct VectorScan {
     queries: Option<DeviceQueries>,
     k: usize,
     plan: Plan,
+    /// The rows to search among, if not all.
+    subset: Option<Arc<Subset>>,
     /// Whether all devices have matrix units, or tests want them emulated.
     has_units: bool,
     /// The queries as slots take them.
@@ -193,7 +196,7 @@ pub(super) struct VectorScan {
     slots: u64,
     found: Vec<Nearest>,
     items: VecDeque<Item>,
-    /// Rows that are done.
+    /// Rows to search that are done.
     seen: u64,
 }
 
@@ -209,10 +212,11 @@ pub(super) fn stage(
     shared: &Arc<Shared>,
     numbers: Vec<Vec<f32>>,
     (k, range, slots, plan): (usize, f64, u64, Sized),
+    subset: Option<&Arc<Subset>>,
     picked: &Picked,
 ) -> Option<DeviceStage<VectorScan>> {
     let (devices, allowed) = picked.devices.clone().filter(|_| k <= K_MAX && !numbers.is_empty())?;
-    let task = VectorScan::new(shared, numbers, (k, range, slots, plan), (&devices, &allowed));
+    let task = VectorScan::new(shared, numbers, (k, range, slots, plan), subset, (&devices, &allowed));
     Some(DeviceStage::new(task, SIZES, Some((devices, allowed))))
 }
 
@@ -221,6 +225,7 @@ impl VectorScan {
         shared: &Arc<Shared>,
         numbers: Vec<Vec<f32>>,
         (k, range, slots, plan): (usize, f64, u64, Sized),
+        subset: Option<&Arc<Subset>>,
         (devices, allowed): (&Devices, &Arc<[usize]>),
     ) -> Self {
         let (vectors, measure) = (&shared.vectors, shared.measure);
@@ -236,12 +241,32 @@ impl VectorScan {
             plan: plan.plan,
             has_units: plan.emulates || allowed.iter().all(|device| has_units(&devices.list()[*device])),
             residence: shared.chunks.residence(vectors, devices, allowed),
-            items: (0..shared.chunks.count()).map(Item::Chunk).collect(),
+            items: (0..shared.chunks.count())
+                .filter(|chunk| {
+                    let rows = shared.chunks.rows(vectors, *chunk);
+                    subset.is_none_or(|subset| subset.count_in(rows) > 0)
+                })
+                .map(Item::Chunk)
+                .collect(),
+            subset: subset.cloned(),
             shared: Arc::clone(shared),
             numbers,
             slots,
             found,
             seen: 0,
+        }
+    }
+
+    /// The number of rows to search among some.
+    fn count_in(&self, rows: Range<u64>) -> u64 {
+        self.subset.as_ref().map_or(rows.end - rows.start, |subset| subset.count_in(rows))
+    }
+
+    /// Whether a row is searched.
+    fn has(&self, row: u64) -> bool {
+        match &self.subset {
+            Some(subset) => subset.has(row),
+            None => self.shared.vectors.has(row),
         }
     }
 
@@ -263,7 +288,7 @@ impl VectorScan {
                 let Some((row, value)) = block.entries(query).and_then(|mut entries| entries.next()) else {
                     continue;
                 };
-                if row >= vectors.len() || !vectors.has(row) {
+                if row >= vectors.len() || !self.has(row) {
                     return Ok(false);
                 }
                 let (batch, at) = vectors.locate(row)?;
@@ -306,7 +331,8 @@ impl DeviceTask for VectorScan {
             Some(_) => Products::Halves,
             None => Products::Single(self.shared.vectors.kind().number_type()),
         };
-        self.request = Some(Arc::new(Request::new(queries, products, self.plan, self.k)));
+        self.request =
+            Some(Arc::new(Request::new(queries, products, (self.plan, self.k), self.subset.clone())));
         // Values that may leave f32 exclude nothing: slots know what to do.
         if !self.found.iter().all(|found| found.error().is_finite()) {
             let rows = 0..self.shared.vectors.len();
@@ -362,8 +388,8 @@ impl DeviceTask for VectorScan {
         let overflowed: Vec<usize> =
             (0..self.found.len()).filter(|query| block.entries(*query).is_none()).collect();
         let rows = self.shared.chunks.rows(&self.shared.vectors, block.chunk);
-        self.seen += rows.end - rows.start;
-        cx.progress(self.seen, self.shared.vectors.len());
+        self.seen += self.count_in(rows.clone());
+        cx.progress(self.seen, self.count_in(0..self.shared.vectors.len()));
         Ok(match overflowed.is_empty() {
             true => BlockOutcome::Made(Vec::new()),
             false => BlockOutcome::Fallback(vec![Item::Rows(rows, Some(overflowed.into()))]),
@@ -404,12 +430,12 @@ impl DeviceTask for VectorScan {
             of_places.as_ref().map_or((&self.packed, &all), |(packed, found)| (packed, found));
         let firsts = (rows.start..upto).step_by(PIECE_ROWS as usize);
         let mut parts: Vec<_> = firsts.map(|first| (first..upto.min(first + PIECE_ROWS), None)).collect();
-        let (shared, k) = (&*self.shared, self.k);
+        let (shared, k, subset) = (&*self.shared, self.k, self.subset.as_deref());
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
                 for (rows, part) in parts.iter_mut().filter(|_| !cancelled()) {
-                    *part = Some(scan(shared, packed, rows.clone(), None, found, k));
+                    *part = Some(scan(shared, packed, rows.clone(), subset, found, k));
                 }
             });
         });

@@ -1,5 +1,7 @@
 //! The scan of vectors on devices beside the f64 reference, with devices that fail.
 
+use std::io::Write as _;
+
 use arrow_array::types::{ArrowPrimitiveType, Float16Type};
 use arrow_array::{ArrayRef, Float32Array, ListArray, StringArray, UInt32Array};
 use arrow_buffer::OffsetBuffer;
@@ -108,6 +110,8 @@ struct Case {
     chunk_bytes: u64,
     plan: Option<Plan>,
     emulates: bool,
+    /// The rows to search among, if not all.
+    among: Option<fn(u64) -> bool>,
 }
 
 /// Searches on devices, and compares with the f64 reference; returns the driver's calls.
@@ -123,6 +127,11 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
     asked[..known].copy_from_slice(&base[..known]);
     let removed: Vec<u64> = (0..rows as u64).filter(|row| row % 31 == 3).collect();
     let vectors = store(case, &typed, removed);
+    let is_among = |row: u64| vectors.has(row) && case.among.is_none_or(|has| has(row));
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for row in (0..rows as u64).filter(|row| is_among(*row)) {
+        writeln!(file, "{}/{}", row / 50, row % 50).unwrap();
+    }
     let space = spaces::open(
         &DistanceOptions::named(measure.name()),
         Arc::<ObjectStore<Vectors>>::clone(&vectors) as Arc<dyn Store>,
@@ -134,11 +143,15 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
     let Ok(devices) = devices else { return driver.calls() };
     let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
     let chunks = Chunks::of_bytes(&vectors, case.chunk_bytes);
+    // Chunks that have none of the rows to search are left out.
+    let in_blocks = (0..chunks.count()).map(|chunk| chunks.rows(&vectors, chunk));
+    let in_blocks = in_blocks.filter(|rows| case.among.is_none() || rows.clone().any(is_among));
+    let in_blocks: u64 = in_blocks.map(|rows| rows.end - rows.start).sum();
     let shared = Arc::new(Shared { space, vectors: Arc::clone(&vectors), measure, codes: None, chunks });
     let operator = NearestVectors {
         k,
         range,
-        among: Among::default(),
+        among: case.among.map_or_else(Among::default, |_| Among::of_file(file.path().to_owned())),
         picked: Picked { devices: Some((Arc::clone(&devices), allowed)), reason: String::new() },
         slots: 2,
         search: None,
@@ -169,7 +182,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
     for (query, found) in found.iter().enumerate() {
         let query = &asked[query * dimensions..(query + 1) * dimensions];
         let mut wanted: Vec<(f64, u64)> = (0..rows as u64)
-            .filter(|row| vectors.has(*row))
+            .filter(|row| is_among(*row))
             .map(|row| {
                 let at = row as usize * dimensions;
                 (measure.between(query, &base[at..at + dimensions]), row)
@@ -184,7 +197,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
     if is_sound {
         assert_eq!(
             (blocks, devices.take_warnings()),
-            ((rows * queries) as u64, Vec::new()),
+            (in_blocks * queries as u64, Vec::new()),
             "all on devices"
         );
     }
@@ -204,6 +217,7 @@ const USUAL: Case = Case {
     chunk_bytes: 1 << 30,
     plan: None,
     emulates: false,
+    among: None,
 };
 
 /// A plan with short stages, so that small stores have several.
@@ -283,6 +297,44 @@ fn a_few_queries_find_what_the_reference_does() {
     let tiny = Plan { first: 128, capacity: 11, found: 11 };
     let split = FaultPlan { appears_as: 2, ..FaultPlan::default() };
     check(&Case { rows: 2000, plan: Some(tiny), ..few }, split);
+}
+
+#[test]
+fn devices_search_among_some_rows() {
+    if !has_device("devices_search_among_some_rows") {
+        return;
+    }
+    let sound = |case: &Case| check(case, FaultPlan { appears_as: 1, ..FaultPlan::default() });
+    let most: fn(u64) -> bool = |row| !row.is_multiple_of(7);
+    // Fewer than k, and none of them in the first stage.
+    let last: fn(u64) -> bool = |row| row > 890;
+    let class: fn(u64) -> bool = |row| (300..600).contains(&row);
+    for measure in [VectorMeasure::L2, VectorMeasure::InnerProduct, VectorMeasure::Cosine] {
+        for among in [most, last, class] {
+            let case = Case { measure, rows: 900, plan: Some(SHORT), among: Some(among), ..USUAL };
+            sound(&case);
+            sound(&Case { emulates: true, ..case });
+        }
+    }
+    // A few queries: wide subsets, and one that few groups of rows have.
+    for (among, rows) in [(most, 900), (last, 900), (class, 900), (most, 17_000), (class, 17_000)] {
+        sound(&Case { queries: 3, dimensions: 5, rows, among: Some(among), ..USUAL });
+    }
+    // Some chunks have none of them.
+    for (among, emulates) in [most, last, class].into_iter().flat_map(|among| [(among, false), (among, true)])
+    {
+        let case = Case { rows: 900, plan: Some(SHORT), among: Some(among), emulates, ..USUAL };
+        check(&Case { chunk_bytes: 130 * 64, ..case }, FaultPlan { appears_as: 2, ..FaultPlan::default() });
+    }
+    // Slots scan what has overflowed, and what a device has lost.
+    let tiny = Plan { first: 128, capacity: 128, found: 12 };
+    let case = Case { rows: 900, plan: Some(tiny), among: Some(most), ..USUAL };
+    check(&case, FaultPlan { appears_as: 2, ..FaultPlan::default() });
+    let calls =
+        check(&Case { plan: Some(SHORT), ..case }, FaultPlan { appears_as: 2, ..FaultPlan::default() });
+    for call in (1..calls).step_by(17) {
+        check(&case, FaultPlan { call, appears_as: 2, ..FaultPlan::default() });
+    }
 }
 
 #[test]
