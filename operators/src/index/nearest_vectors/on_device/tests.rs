@@ -114,6 +114,18 @@ struct Case {
     among: Option<fn(u64) -> bool>,
 }
 
+/// The nearest rows of a query by f64 distances.
+fn wanted(case: &Case, query: &[f32], base: &[f32], is_among: &dyn Fn(u64) -> bool) -> Vec<(f64, u64)> {
+    let rows = base.chunks_exact(case.dimensions).zip(0..).filter(|(_, row)| is_among(*row));
+    let mut wanted: Vec<(f64, u64)> = rows
+        .map(|(numbers, row)| (case.measure.between(query, numbers), row))
+        .filter(|(distance, _)| *distance <= case.range)
+        .collect();
+    wanted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    wanted.truncate(case.k);
+    wanted
+}
+
 /// Searches on devices, and compares with the f64 reference; returns the driver's calls.
 fn check(case: &Case, faults: FaultPlan) -> u64 {
     let Case { measure, dimensions, rows, queries, k, range, .. } = *case;
@@ -181,16 +193,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
     drop(harness);
     for (query, found) in found.iter().enumerate() {
         let query = &asked[query * dimensions..(query + 1) * dimensions];
-        let mut wanted: Vec<(f64, u64)> = (0..rows as u64)
-            .filter(|row| is_among(*row))
-            .map(|row| {
-                let at = row as usize * dimensions;
-                (measure.between(query, &base[at..at + dimensions]), row)
-            })
-            .filter(|(distance, _)| *distance <= range)
-            .collect();
-        wanted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        wanted.truncate(k);
+        let wanted = wanted(case, query, &base, &is_among);
         assert_eq!(*found, wanted, "{measure:?}, {dimensions} dimensions, {rows} rows, k {k}");
     }
     let blocks: u64 = devices.statistics().iter().map(|of_device| of_device.size).sum();
