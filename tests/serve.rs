@@ -194,6 +194,63 @@ fn an_index_finds_the_same() {
 }
 
 #[test]
+fn vectors_are_searched_among_a_class_and_a_subset() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    let class = |row: usize| if row == 77 { "rare" } else { ["cats", "dogs", "owls"][row % 3] };
+    let line = |row: usize| {
+        let (x, y) = (row * 37 % 101, row * 53 % 89);
+        format!("{{\"name\": \"{}/{row}\", \"object\": [{x}, {y}]}}\n", class(row))
+    };
+    fs::write(at.join("v.jsonl"), (0..400).map(line).collect::<String>()).expect("written");
+    ok(at, &["import", "v.jsonl", "--holds", "vectors", "--out", "v.arrow"]);
+    // A pipeline of a person's own, by another distance than that of the usual search.
+    let own = ok(at, &["pipelines", "show", "search"]);
+    let usual = "distance:   {type: text, default: auto";
+    assert!(own.contains(usual), "{own}");
+    fs::write(at.join("search.yaml"), own.replace(usual, "distance:   {type: text, default: l1"))
+        .expect("written");
+    let every_seventh: Vec<usize> = (0..400).filter(|row| row % 7 == 2).collect();
+    for more in [&[][..], &["--pipelines", "."]] {
+        let served = Served::start(at, &[&["--store", "v.arrow"], more].concat());
+        let search = |body: Json| -> Vec<(String, u64)> {
+            let answer = served.post("/v1/stores/v/search", &body).json();
+            let hits = answer["hits"].as_array().unwrap_or_else(|| panic!("{answer}"));
+            let hit = |hit: &Json| Some((hit["name"].as_str()?.to_owned(), hit["id"].as_u64()?));
+            hits.iter().map(|found| hit(found).expect("a name and an id")).collect()
+        };
+        let all = search(json!({"query": {"id": 5}, "k": 400}));
+        assert_eq!(all.len(), 400);
+        for (of_class, subset) in [
+            (Some("dogs"), None),
+            (Some("rare"), None),
+            (None, Some(&every_seventh[..])),
+            (None, Some(&[77, 3, 9])),
+            (Some("cats"), Some(&every_seventh[..])),
+            (Some("rare"), Some(&every_seventh[..])),
+        ] {
+            let has = |(_, row): &(String, u64)| {
+                of_class.is_none_or(|of_class| of_class == class(*row as usize))
+                    && subset.is_none_or(|subset| subset.contains(&(*row as usize)))
+            };
+            let wanted: Vec<_> = all.iter().filter(|found| has(found)).take(12).cloned().collect();
+            let mut body = json!({"query": {"id": 5}, "k": 12});
+            if let Some(of_class) = of_class {
+                body["class"] = json!(of_class);
+            }
+            if let Some(subset) = subset {
+                let by_id_or_name = |row: &usize| match row % 2 {
+                    0 => json!(row),
+                    _ => json!(format!("{}/{row}", class(*row))),
+                };
+                body["subset"] = subset.iter().map(by_id_or_name).collect();
+            }
+            assert_eq!(search(body), wanted, "{more:?} {of_class:?} {subset:?}");
+        }
+    }
+}
+
+#[test]
 fn rounds_come_from_sketches_that_are_kept_in_step() {
     let folder = copied();
     let at = folder.path();

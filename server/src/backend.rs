@@ -147,6 +147,8 @@ pub struct Search {
     pub range: Option<f64>,
     /// Only objects of this class.
     pub class: Option<String>,
+    /// Only these objects.
+    pub subset: Option<Vec<u64>>,
 }
 
 /// An object and its distance from the query.

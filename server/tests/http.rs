@@ -61,6 +61,12 @@ fn a_search_takes_objects_signatures_and_pictures() {
     assert_eq!((&found["hits"][1]["rank"], &found["hits"][1]["distance"]), (&json!(2), &json!(1.0)));
     assert_eq!(ids(&search(json!({"query": {"name": "cats/003.jpg"}, "range": 0.5})).json()), [3]);
     assert_eq!(ids(&search(json!({"query": {"id": 5}, "k": 2, "class": "dogs"})).json()), [4, 7]);
+    let subset = json!(["dogs/001.jpg", 7, 8, 4]);
+    assert_eq!(ids(&search(json!({"query": {"id": 5}, "k": 3, "subset": subset})).json()), [4, 7, 8]);
+    assert_eq!(
+        ids(&search(json!({"query": {"id": 5}, "k": 3, "subset": subset, "class": "dogs"})).json()),
+        [4, 7, 1]
+    );
     assert_eq!(ids(&search(json!({"query": {"signature": [[9.0, 1]]}, "k": 1})).json()), [9]);
 
     let image = ["Content-Type: image/jpeg"];
@@ -106,6 +112,11 @@ fn searches_that_do_not_fit_are_refused() {
         (json!({"query": {"id": 1}, "k": 1001}), 422, "values", "/k"),
         (json!({"query": {"id": 1}, "range": -1}), 422, "values", "/range"),
         (json!({"query": {"id": 1}, "class": "cows"}), 422, "values", "/class"),
+        (json!({"query": {"id": 1}, "subset": []}), 422, "values", "/subset"),
+        (json!({"query": {"id": 1}, "subset": "dogs/001.jpg"}), 422, "values", "/subset"),
+        (json!({"query": {"id": 1}, "subset": [1, "cows/001.jpg"]}), 422, "values", "/subset/1"),
+        (json!({"query": {"id": 1}, "subset": [400]}), 422, "values", "/subset/0"),
+        (json!({"query": {"id": 1}, "subset": [1.5]}), 422, "values", "/subset/0"),
         (json!({"query": {"id": 1}, "url": "http://example.org"}), 422, "values", "/url"),
     ] {
         let answer = post(at, "/v1/stores/s/search", &body);

@@ -42,6 +42,14 @@ pub enum SubsetError {
         /// The fault.
         fault: String,
     },
+    /// An id is none of the store's objects.
+    #[error("`{store}` has no object with the id {id}")]
+    Id {
+        /// The store's file.
+        store: PathBuf,
+        /// The id.
+        id: i64,
+    },
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -61,6 +69,21 @@ impl Subset {
         let mut subset = Self::none(store);
         store.among(0..store.ids_count()).filter(|id| has(*id)).for_each(|id| subset.add(id));
         subset
+    }
+
+    /// The objects with these ids.
+    ///
+    /// # Errors
+    /// When the store has no object with an id.
+    pub fn of_ids(store: &dyn Store, ids: &[i64]) -> Result<Self, SubsetError> {
+        let mut subset = Self::none(store);
+        for id in ids {
+            match u64::try_from(*id).ok().filter(|id| store.has(*id)) {
+                Some(id) => subset.add(id),
+                None => return Err(SubsetError::Id { store: store.path().to_owned(), id: *id }),
+            }
+        }
+        Ok(subset)
     }
 
     fn none(store: &dyn Store) -> Self {
@@ -303,6 +326,11 @@ mod tests {
         let both = Subset::of_class(&*store, "cats").unwrap().and(&Subset::of(&*store, |id| id > 0));
         assert_eq!(ids(&both), [2]);
         assert_eq!(ids(&Subset::of(&*store, |_| true)), [0, 2, 3]);
+        assert_eq!(ids(&Subset::of_ids(&*store, &[3, 0, 3]).unwrap()), [0, 3]);
+        for id in [1, 4, -1] {
+            let error = Subset::of_ids(&*store, &[0, id]).unwrap_err().to_string();
+            assert!(error.contains(&format!("no object with the id {id}")), "{error}");
+        }
         assert!(!both.has(1 << 40));
     }
 

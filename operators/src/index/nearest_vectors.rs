@@ -34,7 +34,7 @@ use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
 use crate::resources::{self, SPACE, check_range, device_parameter, get_range, range_parameter};
 use crate::search::queries::{K, Queries, Query};
-use crate::search::subset::{Among, CLASS, SUBSET, is_few};
+use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
 /// Rows of a piece of work: a multiple of a group of codes.
 const PIECE_ROWS: u64 = 16_384;
@@ -71,6 +71,7 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
         ),
         CLASS,
         SUBSET,
+        IDS,
         device_parameter("auto"),
     ],
     inputs: INPUTS,
@@ -111,7 +112,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         range: get_range(bind, &*shared.space)?.unwrap_or(f64::INFINITY),
         shared,
         k: bind.count("k"),
-        among: Among::new(bind),
+        among: Among::with_ids(bind),
         picked,
         plan: None,
         slots: bind.slots() as u64,

@@ -25,6 +25,14 @@ pub(crate) const SUBSET: Parameter = Parameter::new(
      column of true and false that has a row for each id",
 );
 
+/// The parameter that lists ids.
+pub(crate) const IDS: Parameter = Parameter::new(
+    "ids",
+    ParameterType::List(&ParameterType::Integer { minimum: 0, maximum: i64::MAX }),
+    Default::EmptyList,
+    "only objects with these ids; an empty list names all",
+);
+
 /// If fewer than one of this many objects are in a subset, distances of all of it cost less than a search for the nearest.
 const FEW: u64 = 100;
 
@@ -33,13 +41,14 @@ const FEW: u64 = 100;
 pub(crate) struct Among {
     class: Option<String>,
     file: Option<PathBuf>,
+    ids: Vec<i64>,
 }
 
 impl Among {
     /// The objects that a file names.
     #[cfg(test)]
     pub(crate) fn of_file(file: PathBuf) -> Self {
-        Self { class: None, file: Some(file) }
+        Self { file: Some(file), ..Self::default() }
     }
 
     /// The parameters of a box that has [`CLASS`] and [`SUBSET`].
@@ -47,7 +56,13 @@ impl Among {
         Self {
             class: bind.get_text("class").map(str::to_owned),
             file: bind.get_text("subset").map(Into::into),
+            ids: Vec::new(),
         }
+    }
+
+    /// The parameters of a box that has [`IDS`] too.
+    pub(crate) fn with_ids(bind: &Bind<'_>) -> Self {
+        Self { ids: bind.integers("ids"), ..Self::new(bind) }
     }
 
     /// Reads the subset without holding a slot; `None` if the parameters give none.
@@ -56,16 +71,14 @@ impl Among {
         cx: &mut Context<'_>,
         store: &dyn Store,
     ) -> Result<Option<Arc<Subset>>, BoxError> {
-        if self.class.is_none() && self.file.is_none() {
+        if self.class.is_none() && self.file.is_none() && self.ids.is_empty() {
             return Ok(None);
         }
         let read = || -> Result<Option<Subset>, SubsetError> {
             let of_class = self.class.as_ref().map(|class| Subset::of_class(store, class)).transpose()?;
             let of_file = self.file.as_ref().map(|path| Subset::of_file(store, path)).transpose()?;
-            Ok(match (of_class, of_file) {
-                (Some(of_class), Some(of_file)) => Some(of_class.and(&of_file)),
-                (of_class, of_file) => of_class.or(of_file),
-            })
+            let of_ids = (!self.ids.is_empty()).then(|| Subset::of_ids(store, &self.ids)).transpose()?;
+            Ok([of_class, of_file, of_ids].into_iter().flatten().reduce(|all, other| all.and(&other)))
         };
         Ok(cx.detached("disk", read)??.map(Arc::new))
     }

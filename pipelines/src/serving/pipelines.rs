@@ -63,6 +63,8 @@ pub(super) struct InMemory {
 #[derive(Clone, Debug)]
 pub struct Pipelines {
     pub(super) search: InMemory,
+    /// The search among some objects of a store of vectors.
+    pub(super) vectors: InMemory,
     pub(super) round: InMemory,
     pub(super) ranking: InMemory,
     pub(super) why: InMemory,
@@ -81,6 +83,7 @@ impl Pipelines {
         let load = |shipped: &Shipped| own_or_shipped(folder, shipped, catalog);
         Ok(Self {
             search: in_memory(load(&search)?, "read_query", "distances")?,
+            vectors: in_memory(shipped::VECTOR_SEARCH.load(), "read_query", "distances")?,
             round: in_memory(load(&shipped::FEEDBACK)?, "read_marks", "rounds")?,
             ranking: in_memory(load(&shipped::FEEDBACK_RANKING)?, "read_marks", "rounds")?,
             why: in_memory(load(&shipped::FEEDBACK_WHY)?, "read_marks", "reasons")?,
@@ -197,8 +200,10 @@ mod tests {
         let catalog = boxwork_operators::catalog();
         for has_pivots in [false, true] {
             let pipelines = Pipelines::load(None, &catalog, has_pivots).expect("shipped");
-            let Pipelines { search, round, ranking, why, picture, thumbnail } = &pipelines;
-            for InMemory { loaded, input, output } in [search, round, ranking, why, picture, thumbnail] {
+            let Pipelines { search, vectors, round, ranking, why, picture, thumbnail } = &pipelines;
+            for InMemory { loaded, input, output } in
+                [search, vectors, round, ranking, why, picture, thumbnail]
+            {
                 let (plan, faults) = loaded.check(&catalog, &loaded.declaration.defaults());
                 assert!(plan.is_some(), "{faults:?}");
                 let plan = plan.expect("checked above");

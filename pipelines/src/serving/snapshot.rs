@@ -1,6 +1,6 @@
 //! One state of a store, with its pipelines prepared: what the server asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub(super) struct Open {
     pub(super) mode: &'static str,
     pub(super) family: String,
     pub(super) search: Ready,
+    /// Present if the store holds vectors by a distance that is searched among some of them.
+    pub(super) vectors: Option<Ready>,
     /// Present if the distance has a covariance; otherwise the reason.
     pub(super) rounds: Result<Rounds, String>,
     /// Present if the store's objects were extracted from pictures.
@@ -60,6 +62,31 @@ impl fmt::Debug for Open {
     }
 }
 
+/// The objects that a search may find.
+struct Among<'a> {
+    names: &'a Names,
+    class: Option<&'a str>,
+    subset: Option<HashSet<u64>>,
+    /// There are not more of them.
+    most: usize,
+}
+
+impl<'a> Among<'a> {
+    fn new(search: &'a Search, names: &'a Names) -> Self {
+        let class = search.class.as_deref();
+        let subset: Option<HashSet<u64>> =
+            search.subset.as_ref().map(|subset| subset.iter().copied().collect());
+        let of_class = class.map_or(usize::MAX, |class| names.objects_of(class) as usize);
+        let most = subset.as_ref().map_or(of_class, |subset| subset.len().min(of_class));
+        Self { names, class, subset, most }
+    }
+
+    fn has(&self, id: u64) -> bool {
+        self.class.is_none_or(|class| self.names.class(id) == Some(class))
+            && self.subset.as_ref().is_none_or(|subset| subset.contains(&id))
+    }
+}
+
 /// Work that may wait for the disk, on a thread for that.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
@@ -68,15 +95,18 @@ async fn blocking<T: Send + 'static>(
 }
 
 impl Open {
+    /// The nearest objects by a pipeline, which may take further values.
     async fn nearest(
         &self,
+        pipeline: &Ready,
         query: &arrow_array::RecordBatch,
-        k: usize,
-        range: Option<f64>,
+        (k, range): (usize, Option<f64>),
+        more: BTreeMap<String, Value>,
     ) -> Result<Vec<Found>, Refusal> {
-        let mut values = BTreeMap::from([("k".to_owned(), Value::Integer(k as i64))]);
+        let mut values = more;
+        values.insert("k".to_owned(), Value::Integer(k as i64));
         values.extend(range.map(|range| ("range".to_owned(), Value::Number(range))));
-        let (batches, _) = self.search.ask(&self.engine, values, Some(vec![query.clone()]), None).await?;
+        let (batches, _) = pipeline.ask(&self.engine, values, Some(vec![query.clone()]), None).await?;
         let mut found = Vec::new();
         for batch in &batches {
             let rows = objects::ids(batch, "id").iter().zip(objects::numbers(batch, "distance"));
@@ -86,25 +116,24 @@ impl Open {
         Ok(found)
     }
 
-    /// The nearest objects of a class: more and more objects, until enough are of the class. The order is that of all
-    /// distances, so the first of the class are its nearest.
-    async fn nearest_of_class(
+    /// The nearest of some objects: more and more objects, until enough are of these. The order is that of all
+    /// distances, so the first of these are the nearest.
+    async fn nearest_among(
         &self,
         query: &arrow_array::RecordBatch,
         search: &Search,
-        class: &str,
     ) -> Result<Vec<Found>, Refusal> {
+        let among = Among::new(search, &self.names);
         let all = self.store.objects_count() as usize;
-        let of_class = self.names.objects_of(class) as usize;
-        let wanted = search.k.min(of_class);
+        let wanted = search.k.min(among.most);
         if wanted == 0 {
             return Ok(Vec::new());
         }
-        let mut k = (2 * wanted).saturating_mul(all / of_class.max(1)).clamp(wanted, all);
+        let mut k = (2 * wanted).saturating_mul(all / among.most.max(1)).clamp(wanted, all);
         loop {
-            let mut found = self.nearest(query, k, search.range).await?;
+            let mut found = self.nearest(&self.search, query, (k, search.range), BTreeMap::new()).await?;
             let is_all = found.len() < k || k == all;
-            found.retain(|found| self.names.class(found.id) == Some(class));
+            found.retain(|found| among.has(found.id));
             if found.len() >= wanted || is_all {
                 found.truncate(wanted);
                 return Ok(found);
@@ -116,11 +145,17 @@ impl Open {
     async fn searched(self: Arc<Self>, search: Search) -> Result<Vec<Found>, Refusal> {
         let (open, subject) = (Arc::clone(&self), search.subject.clone());
         let query = blocking(move || objects::query(objects::object(&subject, &*open.store)?)).await?;
-        match &search.class {
-            Some(class) => self.nearest_of_class(&query, &search, class).await,
-            None => {
-                let k = search.k.min(self.store.objects_count() as usize);
-                self.nearest(&query, k, search.range).await
+        let limits = (search.k.min(self.store.objects_count() as usize), search.range);
+        let is_among = search.class.is_some() || search.subset.is_some();
+        match &self.vectors {
+            _ if !is_among => self.nearest(&self.search, &query, limits, BTreeMap::new()).await,
+            None => self.nearest_among(&query, &search).await,
+            Some(vectors) => {
+                let mut values = BTreeMap::new();
+                values.extend(search.class.map(|class| ("class".to_owned(), Value::Text(class))));
+                let ids = |ids: Vec<u64>| ids.into_iter().map(|id| Value::Integer(id as i64)).collect();
+                values.extend(search.subset.map(|subset| ("ids".to_owned(), Value::List(ids(subset)))));
+                self.nearest(vectors, &query, limits, values).await
             }
         }
     }

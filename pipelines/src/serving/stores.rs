@@ -19,6 +19,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_server::backend::Readiness;
 use boxwork_server::{Answer, Backend, Log, Refusal, Snapshot};
+use boxwork_stores::kinds::{Kind, Vectors};
 use boxwork_stores::space::SharedSpace;
 use boxwork_stores::spaces;
 use boxwork_stores::store::{SharedStore, Store};
@@ -388,6 +389,17 @@ fn load_once(
     let is_same = |ready: &Ready| {
         store_of(&ready.prepared).is_none_or(|other| other.fingerprint() == store.fingerprint())
     };
+    // A person's own search may have another distance.
+    let vectors = match measure.as_str() {
+        _ if store.kind() != <Vectors as Kind>::NAME => None,
+        _ => {
+            let values = declared(&pipelines.vectors.loaded, given.clone());
+            let vectors = ready(resources, engine, catalog, &pipelines.vectors, values)?;
+            Some(vectors).filter(|vectors| {
+                measure_of(&vectors.prepared).is_some_and(|(of_vectors, _)| of_vectors == measure)
+            })
+        }
+    };
     let signatures = Arc::clone(&store).as_signatures();
     let picture = match (&signatures, store.parameters()) {
         (Some(_), Some(_)) => {
@@ -402,7 +414,7 @@ fn load_once(
     }
     let mode = rounds.as_ref().ok().and_then(|rounds| mode_of(&rounds.round.prepared));
     let of_rounds = rounds.iter().flat_map(|rounds| [&rounds.round, &rounds.ranking, &rounds.why]);
-    if !picture.iter().chain(of_rounds).all(is_same) {
+    if !picture.iter().chain(&vectors).chain(of_rounds).all(is_same) {
         return Ok(None);
     }
     let thumbnails = match &opening.images {
@@ -433,6 +445,7 @@ fn load_once(
         mode: mode.unwrap_or("exact"),
         family,
         search,
+        vectors,
         rounds,
         picture,
         thumbnails,

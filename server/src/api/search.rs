@@ -10,11 +10,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::query::{self, Query};
-use super::shapes::{Hit, Hits};
+use super::shapes::{Hit, Hits, SearchBody};
 use crate::answer::json;
 use crate::app::App;
 use crate::backend::{Search, Snapshot};
-use crate::body::{self, Members, Parameters, media_type};
+use crate::body::{self, Members, Parameters, brief, media_type};
 use crate::problem::{Fault, Kind, Problem};
 use crate::segments::Segments;
 use crate::session::journal::new_name;
@@ -22,18 +22,22 @@ use crate::session::journal::new_name;
 /// Bytes of a multipart body beside its picture.
 const PARTS_BYTES: usize = 64 << 10;
 
+/// The most objects that a search may be limited to.
+const SUBSET_MAX: usize = 100_000;
+
 /// The options of a search.
 #[derive(Debug)]
 struct Options {
     k: usize,
     range: Option<f64>,
     class: Option<String>,
+    subset: Option<Vec<u64>>,
 }
 
 /// The nearest objects of a query.
 #[utoipa::path(post, path = "/v1/stores/{store}/search", params(("store" = String, Path),
     ("k" = Option<usize>, Query), ("range" = Option<f64>, Query), ("class" = Option<String>, Query)),
-    request_body(content((serde_json::Value = "application/json"), (String = "image/*"), (String = "multipart/form-data"))),
+    request_body(content((SearchBody = "application/json"), (String = "image/*"), (String = "multipart/form-data"))),
     responses((status = 200, body = Hits)))]
 pub async fn search(
     State(app): State<Arc<App>>,
@@ -82,7 +86,33 @@ fn options(app: &App, snapshot: &Arc<dyn Snapshot>, members: &mut Members) -> Op
     if let Some(class) = class.as_ref().filter(|class| !snapshot.has_class(class)) {
         members.fault("class", format!("the store has no class `{}`", body::cut(class)));
     }
-    Options { k, range, class }
+    let subset = subset(snapshot, members);
+    Options { k, range, class, subset }
+}
+
+/// The objects that a list names by their ids or names.
+fn subset(snapshot: &Arc<dyn Snapshot>, members: &mut Members) -> Option<Vec<u64>> {
+    let listed = members.list("subset", SUBSET_MAX)?;
+    if listed.is_empty() {
+        members.fault("subset", "`subset` names no object: leave it out to search among all");
+    }
+    let mut ids = Vec::with_capacity(listed.len());
+    for (idx, value) in listed.iter().enumerate() {
+        let found = match value {
+            Value::String(name) => snapshot.find(name),
+            value => value.as_u64().filter(|id| snapshot.object(*id).is_some()),
+        };
+        match found {
+            Some(id) => ids.push(id),
+            None => {
+                let detail =
+                    format!("the store has no object {}; an object is an id or a name", brief(value));
+                members.fault(format_args!("subset/{idx}"), detail);
+                return None;
+            }
+        }
+    }
+    Some(ids)
 }
 
 fn options_of_address(app: &App, snapshot: &Arc<dyn Snapshot>, uri: &Uri) -> Result<Options, Problem> {
@@ -156,8 +186,8 @@ async fn answer(
     query: Query,
     options: Options,
 ) -> Result<Response<Body>, Problem> {
-    let Options { k, range, class } = options;
-    let search = Search { subject: query.subject, k, range, class };
+    let Options { k, range, class, subset } = options;
+    let search = Search { subject: query.subject, k, range, class, subset };
     let found = app.compute(Arc::clone(&snapshot).search(search)).await?;
     let hit = |(idx, found): (usize, &crate::backend::Found)| {
         let object = snapshot.object(found.id)?;

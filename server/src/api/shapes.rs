@@ -61,6 +61,25 @@ pub struct OneObject {
     pub centroids: u64,
 }
 
+/// A search.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SearchBody {
+    /// An object by `id` or `name`, a picture by its `token`, or a `signature`.
+    pub query: serde_json::Value,
+    /// The number of objects to find, 10 if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub k: Option<usize>,
+    /// Only objects at most this far away.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub range: Option<f64>,
+    /// Only objects of this class.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub class: Option<String>,
+    /// Only these objects, each by its id or its name.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub subset: Option<Vec<serde_json::Value>>,
+}
+
 /// What was searched for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Asked {

@@ -227,7 +227,8 @@ impl Snapshot for State {
 
     fn search(self: Arc<Self>, search: Search) -> Answer<Vec<Found>> {
         self.work(move |state| {
-            let found = state.ids().filter(|id| state.fits(*id, &search.class));
+            let is_among = |id: &u64| search.subset.as_ref().is_none_or(|subset| subset.contains(id));
+            let found = state.ids().filter(|id| state.fits(*id, &search.class) && is_among(id));
             let mut found: Vec<Found> =
                 found.map(|id| Found { id, distance: state.distance(&search.subject, id) }).collect();
             found.retain(|found| search.range.is_none_or(|range| found.distance <= range));
