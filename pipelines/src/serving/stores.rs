@@ -368,6 +368,20 @@ fn rounds(
     })
 }
 
+/// The search among some vectors, if it has the distance of the server's search: a person's own may have another.
+fn vectors(
+    resources: &mut Resources,
+    engine: &Engine,
+    catalog: &Catalog,
+    pipeline: &InMemory,
+    (given, measure): (&[(&'static str, Value)], &str),
+) -> Result<Option<Ready>, String> {
+    let values = declared(&pipeline.loaded, given.to_vec());
+    let ready = ready(resources, engine, catalog, pipeline, values)?;
+    let of_vectors = measure_of(&ready.prepared);
+    Ok(of_vectors.is_some_and(|(of_vectors, _)| of_vectors == measure).then_some(ready))
+}
+
 fn load_once(
     engine: &Arc<Engine>,
     catalog: &Catalog,
@@ -389,16 +403,9 @@ fn load_once(
     let is_same = |ready: &Ready| {
         store_of(&ready.prepared).is_none_or(|other| other.fingerprint() == store.fingerprint())
     };
-    // A person's own search may have another distance.
-    let vectors = match measure.as_str() {
-        _ if store.kind() != <Vectors as Kind>::NAME => None,
-        _ => {
-            let values = declared(&pipelines.vectors.loaded, given.clone());
-            let vectors = ready(resources, engine, catalog, &pipelines.vectors, values)?;
-            Some(vectors).filter(|vectors| {
-                measure_of(&vectors.prepared).is_some_and(|(of_vectors, _)| of_vectors == measure)
-            })
-        }
+    let vectors = match store.kind() == <Vectors as Kind>::NAME {
+        true => vectors(resources, engine, catalog, &pipelines.vectors, (&given, &measure))?,
+        false => None,
     };
     let signatures = Arc::clone(&store).as_signatures();
     let picture = match (&signatures, store.parameters()) {
