@@ -442,13 +442,7 @@ fn part(all: VectorRef<'_>, dimensions: usize, rows: Range<usize>) -> VectorRef<
 }
 
 /// The k least (distance, id) of what is left, the least bounds first, up to the first bound beyond the k-th distance.
-fn exact(
-    query: &Query,
-    left: Left,
-    k: usize,
-    range: f64,
-    interrupt: Interrupt<'_>,
-) -> Answer {
+fn exact(query: &Query, left: Left, k: usize, range: f64, interrupt: Interrupt<'_>) -> Answer {
     let (mut found, mut computed) = (Vec::new(), 0);
     let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     let has_bounds = matches!(left, Left::Bounds(_));

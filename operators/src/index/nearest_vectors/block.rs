@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use boxwork_kernels::k_select::Way;
-use boxwork_kernels::vector::device::{
-    ABSENT, DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
+use boxwork_kernels::vector::device::{ABSENT, DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
 use boxwork_kernels::vector::few::{Few, QUERIES_MAX, SLICE_ROWS};
 use boxwork_kernels::vector::{NumberType, VectorRef};
 use boxwork_kernels::with_numbers;
@@ -72,7 +71,17 @@ impl Request {
                 of_minima: of(Arrays::Minima),
             }
         });
-        Self { queries, plan, k, subset, products, program: vectors_program(products), few, dimensions, version }
+        Self {
+            queries,
+            plan,
+            k,
+            subset,
+            products,
+            program: vectors_program(products),
+            few,
+            dimensions,
+            version,
+        }
     }
 
     /// How many of some rows of a chunk are searched.
@@ -166,38 +175,8 @@ impl VectorBlock {
             (_, NumberType::I8) => self.send::<i8>(feed, key(form))?,
         }
         self.send_terms(feed, key(TERMS + shared.measure as u64))?;
-        let (queries, plan) = (&request.queries, request.plan);
-        let dimensions = request.dimensions;
-        match (&request.few, request.products) {
-            (Some(_), _) => {
-                feed.replicated(
-                    "queries",
-                    request.version,
-                    queries.len() * dimensions,
-                    |to: &mut [f32]| {
-                        queries.filled_up(dimensions, to);
-                        Ok(())
-                    },
-                )?;
-            }
-            (None, Products::Halves) => {
-                feed.replicated(
-                    "queries",
-                    request.version,
-                    queries.len() * dimensions,
-                    |to: &mut [u16]| {
-                        queries.halves(to);
-                        Ok(())
-                    },
-                )?;
-            }
-            (None, Products::Single(_)) => {
-                feed.replicated("queries", request.version, queries.numbers.len(), |to: &mut [f32]| {
-                    to.copy_from_slice(&queries.numbers);
-                    Ok(())
-                })?;
-            }
-        }
+        self.send_queries(feed)?;
+        let (queries, plan, dimensions) = (&request.queries, request.plan, request.dimensions);
         for (name, numbers) in [("limits", &self.limits), ("errors", &self.errors)] {
             feed.write(name, numbers.len(), |to: &mut [f32]| {
                 to.copy_from_slice(numbers);
@@ -255,7 +234,8 @@ impl VectorBlock {
             let groups = few.few.groups(slice);
             let grid = Grid::of([groups], [ITEMS]);
             feed.launch(&few.program, "few", grid, &[of_slice, of_queries].concat())?;
-            let is_wide = request.count_in(&self.rows(), first..first + slice) * groups / slice >= 2 * request.k;
+            let is_wide =
+                request.count_in(&self.rows(), first..first + slice) * groups / slice >= 2 * request.k;
             let (select, numbers) = match few.few.by_groups(slice, request.k) && is_wide {
                 true => (&few.of_minima, groups),
                 false => (&few.of_values, slice),
@@ -269,6 +249,29 @@ impl VectorBlock {
             feed.launch(&request.program, "shorten", Grid::of([count], [ITEMS]), &of_lists)?;
         }
         Ok(())
+    }
+
+    /// Sends the queries in the form that the kernels take.
+    fn send_queries(&self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let (request, queries) = (&self.request, &self.request.queries);
+        let (version, dimensions) = (request.version, request.dimensions);
+        let count = queries.len() * dimensions;
+        match (&request.few, request.products) {
+            (Some(_), _) => feed.replicated("queries", version, count, |to: &mut [f32]| {
+                queries.filled_up(dimensions, to);
+                Ok(())
+            }),
+            (None, Products::Halves) => feed.replicated("queries", version, count, |to: &mut [u16]| {
+                queries.halves(to);
+                Ok(())
+            }),
+            (None, Products::Single(_)) => {
+                feed.replicated("queries", version, queries.numbers.len(), |to: &mut [f32]| {
+                    to.copy_from_slice(&queries.numbers);
+                    Ok(())
+                })
+            }
+        }
     }
 
     /// Sends the terms of the chunk's rows. A search among some rows has its own, in which all other rows are absent.

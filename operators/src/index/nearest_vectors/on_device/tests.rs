@@ -142,7 +142,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
     let is_among = |row: u64| vectors.has(row) && case.among.is_none_or(|has| has(row));
     let mut file = tempfile::NamedTempFile::new().unwrap();
     for row in (0..rows as u64).filter(|row| is_among(*row)) {
-        writeln!(file, "{}/{}", row / 50, row % 50).unwrap();
+        writeln!(file, "{row}").unwrap();
     }
     let space = spaces::open(
         &DistanceOptions::named(measure.name()),
