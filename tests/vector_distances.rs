@@ -429,3 +429,30 @@ fn lists_find_most_of_the_nearest_in_few_of_them_and_all_in_all() {
         }
     }
 }
+
+#[test]
+fn a_graph_by_the_cosine_has_the_neighbours_of_a_search_and_one_by_ip_is_refused() {
+    let (folder, ..) = with_store(TYPES[0]);
+    let at = folder.path();
+    let make = ["run", "knn_graph", "--set", "store=v.arrow", "--set", "k=4", "--set", "out=g.arrow"];
+    ok(at, &[&make[..], &["--set", "distance=cosine"]].concat());
+    // The path from a vector to its nearest other one is their step, as the graph has no shorter one.
+    for name in ["7", "100", "2000"] {
+        let search = ["search", "--store", "v.arrow", "--query", name, "--distance", "cosine", "-k", "2"];
+        let nearest = json(&ok(at, &[&search[..], &["--format", "json"]].concat()));
+        let nearest = &nearest["queries"][0]["results"][1];
+        let to = format!("to={}", nearest["name"].as_str().expect("a name"));
+        let from = format!("from={name}");
+        let find = ["run", "graph_path", "--set", "store=v.arrow", "--set", "graph=g.arrow"];
+        let path = json(&ok(at, &[&find[..], &["--set", &from, "--set", &to]].concat()));
+        let steps = path["path"].as_array().expect("a path");
+        assert_eq!((steps.len(), &path["largest"]), (2, &nearest["distance"]), "{path} {nearest}");
+    }
+    let said = fails(at, &[&make[..], &["--set", "distance=ip"]].concat(), 1);
+    assert!(said.contains("by ip the longest vectors are the nearest") && said.contains("cosine"), "{said}");
+    let pipeline = ok(at, &["pipelines", "show", "knn_graph"]).replace("default: auto", "default: ip");
+    fs::write(at.join("by_ip.yaml"), pipeline).expect("a disk");
+    let said = fails(at, &["check", "by_ip.yaml"], 1);
+    let said: Vec<&str> = said.split_whitespace().filter(|word| *word != "│").collect();
+    assert!(said.join(" ").contains("by ip the longest vectors are the nearest"), "{said:?}");
+}

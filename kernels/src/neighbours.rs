@@ -1,6 +1,7 @@
 //! The graph of the k nearest neighbours of every row, and paths in it.
 //!
-//! The graph is exact: by (f64 distance, number), as a scan for each row would find it. Each pair of two blocks of rows is
+//! The graph is exact: by (f64 distance, number), as a scan for each row would find it, by the Euclidean distance or by the cosine.
+//! Each pair of two blocks of rows is
 //! computed once and serves the rows of both blocks (half the arithmetic of a scan for each row).
 //!
 //! A path of the least largest edge joins two rows (`min over paths, max over edges`: the bottleneck path) over the graph made
@@ -17,6 +18,7 @@ use crate::distance::squared_l2_on;
 use crate::memory::{MemoryRefused, filled, room};
 use crate::panels::{Panels, Shortlist};
 use crate::pieces::{Pieces, collect};
+use crate::vector::{VectorMeasure, inner_product};
 
 /// Rows of a block: those of two lie in the second-level cache.
 const BLOCK: usize = 768;
@@ -167,72 +169,155 @@ pub fn graph(
     path: CodePath,
     pieces: &mut Pieces<'_>,
 ) -> Result<Option<Graph>, MemoryRefused> {
-    assert!(k > 0 && dimensions > 0 && rows.len().is_multiple_of(dimensions), "whole rows, some neighbours");
-    let count = rows.len() / dimensions;
-    assert!(count < NONE as usize, "rows have numbers of 32 bits");
-    let what = || format!("the graph of {count} rows");
-    let blocks: Vec<&[f32]> = rows.chunks(BLOCK * dimensions).collect();
-    let centre = mean(rows, dimensions);
-    let norm_max = Panels::norm_max_of(rows, dimensions, &centre);
-    let mut lists = room(blocks.len(), what, "take fewer rows")?;
-    for block in &blocks {
-        // For one more: a row is among its own candidates.
-        let of_block = block.chunks_exact(dimensions).map(|row| {
-            let panels = Panels::new(&[], dimensions, Some(&centre));
-            panels.borrow().with_norm_max(norm_max).shortlist(row, k + 1)
-        });
-        lists.push(Mutex::new(of_block.collect::<Vec<_>>()));
-    }
     let row = |row: u32| &rows[row as usize * dimensions..][..dimensions];
-    let lock = |block: usize| lists[block].lock().unwrap_or_else(PoisonError::into_inner);
-    for pairs in rounds(blocks.len()) {
-        let done = collect(pieces, pairs.len(), |pair| {
-            let (a, b) = pairs[pair];
-            let panels = Panels::new(blocks[b], dimensions, Some(&centre));
-            let panels = panels.borrow().with_norm_max(norm_max);
-            let first = [(a * BLOCK) as u32, (b * BLOCK) as u32];
-            let mut of_a = lock(a);
-            if a == b {
-                panels.scan_within(path, blocks[a], &mut of_a, first[0]);
-            } else {
-                panels.scan_both(path, blocks[a], [&mut of_a, &mut lock(b)], first);
-            }
-            for block in [a, b].into_iter().take(1 + usize::from(a != b)) {
-                let mut other = (block != a).then(|| lock(block));
-                let lists = other.as_mut().unwrap_or(&mut of_a);
-                for (place, list) in lists.iter_mut().enumerate() {
-                    let own = row((block * BLOCK + place) as u32);
-                    list.settle(4 * k + 256, |other| squared_l2_on(path, own, row(other)));
-                }
-            }
-        });
-        if done.is_none() {
-            return Ok(None);
-        }
-    }
-    let mut found = Graph {
-        k,
-        neighbours: filled(count * k, NONE, what, "take fewer rows")?,
-        distances: filled(count * k, f64::MAX, what, "take fewer rows")?,
+    let squared = |a: u32, b: u32| squared_l2_on(path, row(a), row(b));
+    let scanned =
+        Scanned { rows, dimensions, error: 0.0, compared: &squared, distance: &|squared| squared.sqrt() };
+    scanned.graph(k, path, pieces)
+}
+
+/// As [`graph`], by the cosine: one less the cosine of the angle, and for vectors of zeros as [`VectorMeasure::Cosine`] says.
+///
+/// # Errors
+/// As [`graph`].
+///
+/// # Panics
+/// As [`graph`].
+pub fn graph_by_cosine(
+    rows: &[f32],
+    dimensions: usize,
+    k: usize,
+    path: CodePath,
+    pieces: &mut Pieces<'_>,
+) -> Result<Option<Graph>, MemoryRefused> {
+    assert!(dimensions > 0 && rows.len().is_multiple_of(dimensions), "whole rows");
+    let (units, squares) = units(rows, dimensions)?;
+    let row = |row: u32| &rows[row as usize * dimensions..][..dimensions];
+    let cosine = |a: u32, b: u32| VectorMeasure::Cosine.with_square(row(a), squares[a as usize], row(b));
+    let scanned = Scanned {
+        rows: &units,
+        dimensions: dimensions + 1,
+        error: UNITS_ERROR,
+        compared: &cosine,
+        distance: &|cosine| cosine,
     };
-    let ranked = collect(pieces, blocks.len(), |block| {
-        let lists: Vec<Shortlist> = std::mem::take(&mut *lock(block));
-        let each = lists.into_iter().enumerate();
-        each.map(|(place, list)| {
-            let own = row((block * BLOCK + place) as u32);
-            list.ranked(|other| squared_l2_on(path, own, row(other)).sqrt())
-        })
-        .collect::<Vec<_>>()
-    });
-    let Some(ranked) = ranked else { return Ok(None) };
-    for (number, ranked) in ranked.into_iter().flatten().enumerate() {
-        let others = ranked.into_iter().filter(|(_, other)| *other as usize != number);
-        for (place, (distance, other)) in others.take(k).enumerate() {
-            found.neighbours[number * k + place] = other;
-            found.distances[number * k + place] = distance;
+    scanned.graph(k, path, pieces)
+}
+
+/// Half of a squared distance of unit vectors in f32 is off by less than this from the cosine's distance in f64. A vector is off by
+/// 2^-24 of its length, so a distance, of at most 2, is by 2^-23, its square by four times that, and half of the square by 2^-22.
+/// Twice as much leaves room for roundings of f64 and of numbers below the normal ones.
+const UNITS_ERROR: f64 = 1.0 / (1 << 21) as f64;
+
+/// Rows of length 1 with one number more, and their squared lengths. The Euclidean distance of two such rows is the root of twice
+/// the cosine's distance: the last number is 0, but for rows of zeros, for which it is 1, so that they are orthogonal to all others.
+fn units(rows: &[f32], dimensions: usize) -> Result<(Vec<f32>, Vec<f64>), MemoryRefused> {
+    let count = rows.len() / dimensions;
+    let what = || format!("{count} vectors of length 1");
+    let mut units = filled(count * (dimensions + 1), 0.0_f32, what, "take fewer rows")?;
+    let mut squares = room(count, what, "take fewer rows")?;
+    for (row, unit) in rows.chunks_exact(dimensions).zip(units.chunks_exact_mut(dimensions + 1)) {
+        let square = inner_product(row, row);
+        let length = square.sqrt();
+        if square > 0.0 {
+            unit.iter_mut().zip(row).for_each(|(unit, x)| *unit = (f64::from(*x) / length) as f32);
+        } else {
+            unit[dimensions] = 1.0;
         }
+        squares.push(square);
     }
-    Ok(Some(found))
+    Ok((units, squares))
+}
+
+/// Rows that are scanned by the Euclidean distance, and what is exact of them.
+struct Scanned<'a> {
+    rows: &'a [f32],
+    dimensions: usize,
+    /// The error of half a squared distance of exact rows, beside that of a scan.
+    error: f64,
+    /// A number of two rows in the order of their distances, in f64.
+    compared: &'a (dyn Fn(u32, u32) -> f64 + Sync),
+    /// The distance of such a number.
+    distance: &'a (dyn Fn(f64) -> f64 + Sync),
+}
+
+impl Scanned<'_> {
+    fn graph(
+        &self,
+        k: usize,
+        path: CodePath,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<Option<Graph>, MemoryRefused> {
+        let Self { rows, dimensions, compared, .. } = *self;
+        assert!(
+            k > 0 && dimensions > 0 && rows.len().is_multiple_of(dimensions),
+            "whole rows, some neighbours"
+        );
+        let count = rows.len() / dimensions;
+        assert!(count < NONE as usize, "rows have numbers of 32 bits");
+        let what = || format!("the graph of {count} rows");
+        let blocks: Vec<&[f32]> = rows.chunks(BLOCK * dimensions).collect();
+        let centre = mean(rows, dimensions);
+        let norm_max = Panels::norm_max_of(rows, dimensions, &centre);
+        let mut lists = room(blocks.len(), what, "take fewer rows")?;
+        for block in &blocks {
+            // For one more: a row is among its own candidates.
+            let of_block = block.chunks_exact(dimensions).map(|row| {
+                let panels = Panels::new(&[], dimensions, Some(&centre));
+                panels.borrow().with_norm_max(norm_max).shortlist(row, k + 1).with_more_error(self.error)
+            });
+            lists.push(Mutex::new(of_block.collect::<Vec<_>>()));
+        }
+        let lock = |block: usize| lists[block].lock().unwrap_or_else(PoisonError::into_inner);
+        for pairs in rounds(blocks.len()) {
+            let done = collect(pieces, pairs.len(), |pair| {
+                let (a, b) = pairs[pair];
+                let panels = Panels::new(blocks[b], dimensions, Some(&centre));
+                let panels = panels.borrow().with_norm_max(norm_max);
+                let first = [(a * BLOCK) as u32, (b * BLOCK) as u32];
+                let mut of_a = lock(a);
+                if a == b {
+                    panels.scan_within(path, blocks[a], &mut of_a, first[0]);
+                } else {
+                    panels.scan_both(path, blocks[a], [&mut of_a, &mut lock(b)], first);
+                }
+                for block in [a, b].into_iter().take(1 + usize::from(a != b)) {
+                    let mut other = (block != a).then(|| lock(block));
+                    let lists = other.as_mut().unwrap_or(&mut of_a);
+                    for (place, list) in lists.iter_mut().enumerate() {
+                        let own = (block * BLOCK + place) as u32;
+                        list.settle(4 * k + 256, |other| compared(own, other));
+                    }
+                }
+            });
+            if done.is_none() {
+                return Ok(None);
+            }
+        }
+        let mut found = Graph {
+            k,
+            neighbours: filled(count * k, NONE, what, "take fewer rows")?,
+            distances: filled(count * k, f64::MAX, what, "take fewer rows")?,
+        };
+        let ranked = collect(pieces, blocks.len(), |block| {
+            let lists: Vec<Shortlist> = std::mem::take(&mut *lock(block));
+            let each = lists.into_iter().enumerate();
+            each.map(|(place, list)| {
+                let own = (block * BLOCK + place) as u32;
+                list.ranked(|other| (self.distance)(compared(own, other)))
+            })
+            .collect::<Vec<_>>()
+        });
+        let Some(ranked) = ranked else { return Ok(None) };
+        for (number, ranked) in ranked.into_iter().flatten().enumerate() {
+            let others = ranked.into_iter().filter(|(_, other)| *other as usize != number);
+            for (place, (distance, other)) in others.take(k).enumerate() {
+                found.neighbours[number * k + place] = other;
+                found.distances[number * k + place] = distance;
+            }
+        }
+        Ok(Some(found))
+    }
 }
 
 /// Rounds of pairs of blocks, each pair once and each block with itself; no block is in two pairs of a round.
@@ -268,14 +353,14 @@ mod tests {
     use crate::distance::squared_l2;
     use crate::pieces::one_by_one;
 
-    fn plain(rows: &[f32], dimensions: usize, k: usize) -> Graph {
+    fn plain(rows: &[f32], dimensions: usize, k: usize, distance: fn(&[f32], &[f32]) -> f64) -> Graph {
         let each: Vec<&[f32]> = rows.chunks_exact(dimensions).collect();
         let mut graph =
             Graph { k, neighbours: vec![NONE; each.len() * k], distances: vec![f64::MAX; each.len() * k] };
         for (number, row) in each.iter().enumerate() {
             let others = each.iter().enumerate().filter(|(other, _)| *other != number);
             let mut found: Vec<(f64, u32)> =
-                others.map(|(other, numbers)| (squared_l2(row, numbers).sqrt(), other as u32)).collect();
+                others.map(|(other, numbers)| (distance(row, numbers), other as u32)).collect();
             found.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             for (place, (distance, other)) in found.into_iter().take(k).enumerate() {
                 graph.neighbours[number * k + place] = other;
@@ -286,7 +371,16 @@ mod tests {
     }
 
     fn check(rows: &[f32], dimensions: usize, k: usize) -> Graph {
-        let expected = plain(rows, dimensions, k);
+        let expected = plain(rows, dimensions, k, |a, b| squared_l2(a, b).sqrt());
+        check_of(rows, dimensions, k, &expected, graph);
+        let by_cosine = plain(rows, dimensions, k, |a, b| VectorMeasure::Cosine.between(a, b));
+        check_of(rows, dimensions, k, &by_cosine, graph_by_cosine);
+        expected
+    }
+
+    type Make = fn(&[f32], usize, usize, CodePath, &mut Pieces<'_>) -> Result<Option<Graph>, MemoryRefused>;
+
+    fn check_of(rows: &[f32], dimensions: usize, k: usize, expected: &Graph, graph: Make) {
         for path in CodePath::available() {
             let mut threads = |count: usize, f: &(dyn Fn(usize) + Sync)| {
                 std::thread::scope(|scope| {
@@ -296,10 +390,9 @@ mod tests {
                 });
                 true
             };
-            assert_eq!(graph(rows, dimensions, k, path, &mut one_by_one()).unwrap().unwrap(), expected);
-            assert_eq!(graph(rows, dimensions, k, path, &mut threads).unwrap().unwrap(), expected);
+            assert_eq!(graph(rows, dimensions, k, path, &mut one_by_one()).unwrap().as_ref(), Some(expected));
+            assert_eq!(graph(rows, dimensions, k, path, &mut threads).unwrap().as_ref(), Some(expected));
         }
-        expected
     }
 
     #[test]
@@ -318,6 +411,18 @@ mod tests {
         check(&[0.25; 800 * 2], 2, 4);
         let huge: Vec<f32> = (0..120).map(|_| 1e30 * random.normal_f32()).collect();
         check(&huge, 3, 4);
+        // Rows of one direction and many lengths, some of them zeros and some below the normal numbers.
+        let mut rows: Vec<f32> = (0..300 * 5).map(|_| random.normal_f32()).collect();
+        for row in (0..300).filter(|row| row % 3 > 0) {
+            let scale = [0.0, 1e-30, 1e-41, 7.0, 0.125, 1e20][random.idx(6)];
+            let from = if row % 2 == 0 { row / 3 * 3 } else { 0 };
+            for place in 0..5 {
+                rows[row * 5 + place] = scale * rows[from * 5 + place];
+            }
+        }
+        for k in [1, 30] {
+            check(&rows, 5, k);
+        }
     }
 
     #[test]

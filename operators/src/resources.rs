@@ -56,7 +56,8 @@ pub(crate) fn space(bind: &Bind<'_>) -> Result<Arc<dyn Space>, BoxError> {
 }
 
 pub(crate) use space::{
-    check_index, check_measure, check_range, get_range, index_space, properties_of, range_parameter,
+    check_index, check_measure, check_range, distance_of, get_range, index_space, properties_of,
+    range_parameter,
 };
 
 /// The store that a box or a resource names.

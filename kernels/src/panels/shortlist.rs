@@ -34,6 +34,14 @@ impl Shortlist {
         self
     }
 
+    /// The same list, for scores that are off by `error` more, before any row is offered.
+    pub fn with_more_error(mut self, error: f64) -> Self {
+        if error > 0.0 {
+            self.slack = ((f64::from(self.slack) + 2.0 * error) as f32).next_up();
+        }
+        self
+    }
+
     /// Rows with larger scores are not among the k nearest.
     #[inline]
     pub fn limit(&self) -> f32 {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt64Array};
 use boxwork_kernels::CodePath;
-use boxwork_kernels::neighbours::{Graph, graph};
+use boxwork_kernels::neighbours::{Graph, graph, graph_by_cosine};
+use boxwork_kernels::vector::VectorMeasure;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
@@ -30,7 +31,7 @@ const EDGES: Out = Out::new(0, "edges", columns::pair_distances, "each vector wi
 /// `edges`: for each vector `a`, in the order of the store, its neighbours `b`, the nearest first; equal distances go by id.
 ///
 /// # Parameters
-/// `space`: vectors, and the distance l2. `k`: the neighbours of each.
+/// `space`: vectors, and the distance l2 or cosine. `k`: the neighbours of each.
 pub static NEIGHBOURS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -43,6 +44,9 @@ pub static NEIGHBOURS: OperatorSpec = OperatorSpec {
         .unit("objects"),
     ],
     outputs: &[EDGES],
+    check: Some(|arguments, resources| {
+        resources::distance_of(arguments, resources).map_or(Ok(()), |distance| measure(&distance).map(drop))
+    }),
     example: "edges: {kind: neighbours, space: space, k: 10}",
     ..OperatorSpec::new(
         "neighbours",
@@ -55,17 +59,34 @@ pub static NEIGHBOURS: OperatorSpec = OperatorSpec {
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
     let dimensions = dimensions(&*space)?;
-    if space.measure() != "l2" {
-        let measure = space.measure();
-        return Err(BoxError::new(format!(
-            "neighbours are found by the distance l2, and the distance here is {measure}: search each object instead"
-        )));
+    let measure = measure(&space.measure()).map_err(BoxError::new)?;
+    Ok(Box::new(Neighbours {
+        space,
+        measure,
+        dimensions,
+        k: bind.count("k"),
+        ids: Vec::new(),
+        graph: None,
+        next: 0,
+    }))
+}
+
+/// The measure of a graph by a distance of this name.
+fn measure(name: &str) -> Result<VectorMeasure, String> {
+    match VectorMeasure::named(name) {
+        Some(measure @ (VectorMeasure::L2 | VectorMeasure::Cosine)) => Ok(measure),
+        Some(VectorMeasure::InnerProduct) => Err(
+            "a graph of neighbours is by l2 or cosine: by ip the longest vectors are the nearest of nearly all, and no vector \
+             is the nearest of itself; take `distance: cosine`, or search each object by `nearest_vectors`"
+                .to_owned(),
+        ),
+        None => Err(format!("a graph of neighbours is by l2 or cosine, not by {name}: search each object instead")),
     }
-    Ok(Box::new(Neighbours { space, dimensions, k: bind.count("k"), ids: Vec::new(), graph: None, next: 0 }))
 }
 
 struct Neighbours {
     space: Arc<dyn Space>,
+    measure: VectorMeasure,
     dimensions: usize,
     k: usize,
     /// The id of each row of the graph.
@@ -84,6 +105,10 @@ impl Operator for Neighbours {
             resources::bring_in(cx, &*store, &self.ids)?;
             let rows = vectors(&*store, &self.ids)?;
             store.confirm()?;
+            let graph = match self.measure {
+                VectorMeasure::Cosine => graph_by_cosine,
+                _ => graph,
+            };
             self.graph = graph(&rows, self.dimensions, self.k, CodePath::detect(), &mut |count, f| {
                 cx.inside(|inside| {
                     let cancelled = inside.cancelled();

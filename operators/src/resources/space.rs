@@ -130,6 +130,14 @@ pub(crate) fn properties_of(
     Some((options, properties))
 }
 
+/// The distance of the space that a box names, if it is known.
+pub(crate) fn distance_of(
+    arguments: &Arguments,
+    resources: &dyn Fn(&str) -> Option<Arguments>,
+) -> Option<String> {
+    properties_of(arguments, resources).map(|(options, _)| options.text())
+}
+
 /// Checks that the space that a box names has a measure of vectors, if its distance is known: l2, ip or cosine.
 pub(crate) fn check_measure(
     arguments: &Arguments,
