@@ -126,6 +126,30 @@ fn wanted(case: &Case, query: &[f32], base: &[f32], is_among: &dyn Fn(u64) -> bo
     wanted
 }
 
+/// The answers of an operator to some queries.
+fn answers(operator: NearestVectors, dimensions: usize, asked: &[f32]) -> Vec<Vec<(f64, u64)>> {
+    let queries = asked.len() / dimensions;
+    let mut harness = Harness::of(&NEAREST_VECTORS, Box::new(operator));
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from_iter_values(0..queries as u32))),
+        ("name", Arc::new(StringArray::from_iter_values((0..queries).map(|query| query.to_string())))),
+        ("object", lists(dimensions, asked)),
+    ];
+    harness.give(INPUTS[0], Envelope::from_columns(columns).unwrap());
+    harness.room(100);
+    while !harness.is_done() {
+        harness.run().unwrap();
+    }
+    let mut found: Vec<Vec<(f64, u64)>> = vec![Vec::new(); queries];
+    for envelope in harness.taken(OUTPUTS[0]) {
+        let (numbers, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
+        for (row, distance) in envelope.f64s("distance").unwrap().iter().enumerate() {
+            found[numbers[row] as usize].push((*distance, ids[row]));
+        }
+    }
+    found
+}
+
 /// Searches on devices, and compares with the f64 reference; returns the driver's calls.
 fn check(case: &Case, faults: FaultPlan) -> u64 {
     let Case { measure, dimensions, rows, queries, k, range, .. } = *case;
@@ -172,25 +196,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
         shared,
         plan: Some(Sized { plan: case.plan.unwrap_or_else(|| Plan::new(k)), emulates: case.emulates }),
     };
-    let mut harness = Harness::of(&NEAREST_VECTORS, Box::new(operator));
-    let columns: [(&str, ArrayRef); 3] = [
-        ("query", Arc::new(UInt32Array::from_iter_values(0..queries as u32))),
-        ("name", Arc::new(StringArray::from_iter_values((0..queries).map(|query| query.to_string())))),
-        ("object", lists(dimensions, &asked)),
-    ];
-    harness.give(INPUTS[0], Envelope::from_columns(columns).unwrap());
-    harness.room(100);
-    while !harness.is_done() {
-        harness.run().unwrap();
-    }
-    let mut found: Vec<Vec<(f64, u64)>> = vec![Vec::new(); queries];
-    for envelope in harness.taken(OUTPUTS[0]) {
-        let (numbers, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
-        for (row, distance) in envelope.f64s("distance").unwrap().iter().enumerate() {
-            found[numbers[row] as usize].push((*distance, ids[row]));
-        }
-    }
-    drop(harness);
+    let found = answers(operator, dimensions, &asked);
     for (query, found) in found.iter().enumerate() {
         let query = &asked[query * dimensions..(query + 1) * dimensions];
         let wanted = wanted(case, query, &base, &is_among);
