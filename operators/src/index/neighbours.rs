@@ -76,8 +76,8 @@ fn measure(name: &str) -> Result<VectorMeasure, String> {
     match VectorMeasure::named(name) {
         Some(measure @ (VectorMeasure::L2 | VectorMeasure::Cosine)) => Ok(measure),
         Some(VectorMeasure::InnerProduct) => Err(
-            "a graph of neighbours is by l2 or cosine: by ip the longest vectors are the nearest of nearly all, and no vector \
-             is the nearest of itself; take `distance: cosine`, or search each object by `nearest_vectors`"
+            "a graph of neighbours is by l2 or cosine: by ip the longest vectors are the nearest of nearly all, and a \
+             vector need not be the nearest of itself; take `distance: cosine`, or search each object by `nearest_vectors`"
                 .to_owned(),
         ),
         None => Err(format!("a graph of neighbours is by l2 or cosine, not by {name}: search each object instead")),
