@@ -100,7 +100,8 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 19] = [
+const OF_OTHERS: [&str; 20] = [
+    "timeline",
     "length",
     "dimensions",
     "sample",
@@ -142,7 +143,7 @@ what=feeding    feeding threads against one thread that does everything, on seve
                 objects=50000 parts=8 blocks=64 queries=64 k=100 rounds=5 counts=1,2,4 ways=resident,gathered,pinned
                 needs 2.4 KB an object and part on the host, twice where it is pinned, and on the device
 what=vectors    the nearest vectors, exactly, beside PyTorch; and one query at a time
-                objects=1000000 dimensions=128 queries=10000 k=10,100 rounds=7 sample=FILE type=f32|u8 peer=torch
+                objects=1000000 dimensions=128 queries=10000 k=10,100 rounds=7 sample=FILE type=f32|u8 peer=torch timeline=1
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures

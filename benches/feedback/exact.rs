@@ -13,7 +13,7 @@ use boxwork_runtime::request::Submission;
 use boxwork_runtime::statistics::{TraceEvent, TraceKind};
 use boxwork_runtime::{Config, Runtime};
 
-use super::support::{Arguments, Spread, verdict};
+use super::support::{Arguments, Spread, timeline, verdict};
 
 /// Marks that are new in a round.
 const NEW: usize = 12;
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments) {
             let trace = runtime.take_trace();
             columns.push(until_bounds(&trace));
             if has_timeline && round + 1 == rounds {
-                print_timeline(&trace);
+                timeline::print(&trace);
             }
         }
         let [whole, columns, kernels] = [whole, columns, kernels].map(Spread::of);
@@ -135,15 +135,4 @@ fn until_bounds(trace: &[TraceEvent]) -> f64 {
     });
     let (begin, end) = times.fold((u64::MAX, 0), |(begin, end), (from, to)| (begin.min(from), end.max(to)));
     (end - begin) as f64 / 1e6
-}
-
-/// The events of a request that take at least a tenth of a millisecond: when each begins, and how long it lasts.
-fn print_timeline(trace: &[TraceEvent]) {
-    let mut events: Vec<_> = trace.iter().filter(|event| event.duration_ns >= 100_000).collect();
-    events.sort_by_key(|event| event.begin_ns);
-    let first = trace.iter().map(|event| event.begin_ns).min().unwrap_or(0);
-    for event in events {
-        let (begin, duration) = ((event.begin_ns - first) as f64 / 1e6, event.duration_ns as f64 / 1e6);
-        println!("    {begin:7.2} ms  {duration:6.2} ms  slot {:>2}  {}", event.slot, event.kind);
-    }
 }

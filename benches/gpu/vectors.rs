@@ -14,12 +14,12 @@ use boxwork::shipped;
 use boxwork_kernels::vector::generate::Generator;
 use boxwork_kernels::vector::{NumberType, VectorRef};
 use boxwork_operators::catalog;
-use boxwork_runtime::Runtime;
 use boxwork_runtime::feeding::{DeviceClass, Devices};
 use boxwork_runtime::operator::{RequestInput, RequestOutput, Resource};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
+use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::object_store::Rows;
 use boxwork_stores::space::SharedSpace;
@@ -29,7 +29,7 @@ use boxwork_stores::store::{SharedStore, Store};
 use super::config;
 use super::memory;
 use super::support::peer::Peer;
-use super::support::{Arguments, Spread, verdict};
+use super::support::{Arguments, Spread, timeline, verdict};
 
 /// Queries of a request at most.
 const OF_REQUEST: usize = 4096;
@@ -57,7 +57,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     println!("rows        {count} x {dimensions}, {queries_count} queries, {}", numbers.name());
     let store = store(&rows, dimensions, numbers);
     let space = spaces::open(&DistanceOptions::named("l2"), Arc::clone(&store)).expect("a space");
-    let runtime = Runtime::start(config(workers, devices)).expect("the system gives threads");
+    let trace = arguments.get("timeline", 0) != 0;
+    let runtime = Runtime::start(Config { trace, ..config(workers, devices) });
+    let runtime = runtime.expect("the system gives threads");
     let world = World { runtime, store, space, dimensions };
 
     let parent = arguments.text("folder").map_or_else(std::env::temp_dir, Into::into);
@@ -80,6 +82,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         let (mut seconds, mut kernels, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds {
             let before = devices.statistics()[device].kernel_ns;
+            world.runtime.take_trace();
             let begun = Instant::now();
             let again = world.search(&on_device, &queries);
             let taken = begun.elapsed().as_secs_f64();
@@ -91,6 +94,9 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
                 ratios.push(of_peer / taken);
                 compare(&folder.path().join("ids.i64"), &found.0);
             }
+        }
+        if trace {
+            timeline::print(&world.runtime.take_trace());
         }
         let pairs = (count * queries_count) as f64;
         let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));

@@ -10,6 +10,7 @@ pub mod memory;
 pub mod peer;
 pub mod signatures;
 pub mod store;
+pub mod timeline;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
