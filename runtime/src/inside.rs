@@ -1,4 +1,4 @@
-//! Nested parallelism inside a firing: `join`, `for_each_chunk` and `scope`, whose caller runs only its own branches.
+//! Nested parallelism inside a firing: `join`, `for_each_chunk`, `scope` and `graph`, whose caller runs only its own branches.
 //!
 //! The caller puts a branch where other slots find it, and takes it back if no slot has taken it. Invariants:
 //! - a caller that waits for a branch on another thread runs only branches that this branch has made. It never runs a foreign
@@ -8,6 +8,7 @@
 
 mod branch;
 mod scope;
+mod graph;
 
 use std::mem;
 use std::ops::Range;
@@ -15,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use self::branch::OnStack;
 pub(crate) use self::branch::{Branch, Latch};
+pub use self::graph::{GraphError, TaskGraph};
 pub use self::scope::Scope;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -27,6 +29,18 @@ pub(crate) trait Lane {
     /// The slot whose deque it pushes to; none for a lane without others.
     fn slot(&self) -> Option<usize> {
         None
+    }
+    /// The number of slots; the numbers that `slot` gives are below it.
+    fn slots(&self) -> usize {
+        1
+    }
+    /// Visits the other slots, the nearest first, until `visit` says that it has found something.
+    fn near(&mut self, visit: &mut dyn FnMut(usize) -> bool) {
+        let _ = visit;
+    }
+    /// Whether a thread waits for a slot.
+    fn is_awaited(&self) -> bool {
+        false
     }
     /// Waits for a latch.
     fn wait(&mut self, latch: &Latch);

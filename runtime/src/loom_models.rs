@@ -9,6 +9,8 @@ mod closing;
 
 mod crew;
 
+mod graph;
+
 mod latch;
 
 mod permits;

@@ -1,5 +1,7 @@
 //! Branches of a firing on the threads of a runtime.
 
+mod graphs;
+
 use super::*;
 
 /// A lane of one thread. A new thread steals one of every `stolen_of` branches; the others are popped again.

@@ -304,6 +304,25 @@ impl Lane for Worker {
         self.slot.as_ref().map(|slot| slot.idx)
     }
 
+    fn slots(&self) -> usize {
+        self.scheduler.slots.len()
+    }
+
+    fn near(&mut self, visit: &mut dyn FnMut(usize) -> bool) {
+        let Some(slot) = &mut self.slot else { return };
+        for ring in &self.scheduler.slots[slot.idx].rings {
+            let start = slot.random(ring.slots.len());
+            let (before, after) = ring.slots.split_at(start);
+            if after.iter().chain(before).any(|other| visit(*other)) {
+                return;
+            }
+        }
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.scheduler.crew.is_awaited()
+    }
+
     fn wait(&mut self, latch: &Latch) {
         self.wait_helping(latch, false);
     }
