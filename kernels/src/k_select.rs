@@ -22,7 +22,8 @@ const DIGITS: usize = 256;
 const KEPT_MIN: usize = 256;
 /// Numbers that are listed between selections, at least.
 const LISTED_MIN: usize = 1024;
-/// Up to this k, and from this many arrays on, warps select; estimated, not measured.
+/// Up to this k warps select, which beyond 100 are no faster (`what=select` of the bench); and from this many arrays on, fewer of
+/// which leave the device idle.
 const OF_WARPS_MAX: usize = 128;
 const ARRAYS_MIN: usize = 1000;
 
