@@ -93,6 +93,13 @@ fn rotations_are_for_codes_and_for_vectors_that_are_added() {
         let make = ["lists", "--store", "v.arrow", "--out", "t.lists.arrow", "--rotate"];
         fails(at, &[&make[..], more].concat(), 3)
     };
+    let made = |more: &[&str], out: &str| {
+        lists_of_mixtures(at, &[&["--codes", "fast", "--rotate"][..], more].concat(), out)
+    };
+    let random = made(&["--rotate-start", "random", "--workers", "1"], "a.lists.arrow");
+    assert!(random == made(&["--rotate-start", "random", "--workers", "3"], "b.lists.arrow"));
+    assert!(random != made(&[], "c.lists.arrow"), "the start shows");
+    assert!(made(&["--rotate-start", "principal"], "d.lists.arrow") == made(&[], "e.lists.arrow"));
     assert!(fail(&[]).contains("no codes to turn"));
     assert!(fail(&["17", "--codes", "fast"]).contains("ask for 16 at most"));
     assert!(fail(&["8", "--codes", "fast", "--parts", "9"]).contains("ask for 1 to 8 parts"));

@@ -5,8 +5,8 @@
 //! squared distance of a query from the turned-back vector of a code is that of the turned query from the code, but for a part that no code
 //! changes.
 //!
-//! Training begins with principal components, dealt out to the parts so that the products of their variances are equal. Each
-//! round trains a codebook on turned vectors, decodes their codes, and takes the rotation that brings the vectors nearest to these: the
+//! Training begins with principal components, dealt out to the parts so that the products of their variances are equal, or with
+//! random directions. Each round trains a codebook on turned vectors, decodes their codes, and takes the rotation that brings the vectors nearest to these: the
 //! orthogonal Procrustes problem, solved by a singular value decomposition.
 //!
 //! Invariant: rotations and turned vectors have the same bits on every code path and for any number of workers. Sums are in f64, each in one
@@ -74,12 +74,20 @@ impl Rotation {
     /// # Panics
     /// If they have no numbers, or more than [`DIMENSIONS_MAX`].
     pub fn random(dimensions: usize, seed: u64) -> Self {
-        assert!((1..=DIMENSIONS_MAX).contains(&dimensions), "numbers of a vector");
+        Self::random_to(dimensions, dimensions, seed)
+    }
+
+    /// A random rotation of vectors to `to` numbers: the first rows of [`Rotation::random`].
+    ///
+    /// # Panics
+    /// If they have no numbers, fewer than `to`, or more than [`DIMENSIONS_MAX`].
+    pub fn random_to(dimensions: usize, to: usize, seed: u64) -> Self {
+        assert!((1..=DIMENSIONS_MAX).contains(&dimensions) && to <= dimensions, "numbers of a vector");
         let mut random = Random::mixed(seed ^ 0x726f_7461);
         let mut directions: Vec<f64> = (0..dimensions * dimensions).map(|_| random.normal()).collect();
         complete(&mut directions, dimensions, &vec![true; dimensions]);
-        let numbers = directions.into_iter().map(|x| x as f32).collect();
-        Self::of_numbers(dimensions, dimensions, numbers).expect("orthonormal rows are finite")
+        let numbers = directions.into_iter().take(to * dimensions).map(|x| x as f32).collect();
+        Self::of_numbers(dimensions, to, numbers).expect("orthonormal rows are finite")
     }
 
     /// Numbers of a vector.
@@ -145,8 +153,20 @@ pub struct Options {
     pub parts: usize,
     /// How many bits name a centroid of a part.
     pub bits: Bits,
-    /// The seed of the codebooks.
+    /// The seed of the codebooks, and of a random start.
     pub seed: u64,
+    /// The rotation to begin with.
+    pub start: Start,
+}
+
+/// The rotation that training begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// Principal components, dealt out to the parts.
+    #[default]
+    Principal,
+    /// Random directions.
+    Random,
 }
 
 /// A rotation for vectors like some rows, and a codebook of the turned rows. `None` if the caller cancelled it.
@@ -165,13 +185,17 @@ pub fn train(
 ) -> Result<Option<(Rotation, Codebook)>, MemoryRefused> {
     assert!(!rows.is_empty() && rows.len().is_multiple_of(dimensions), "whole rows");
     assert!(dimensions <= DIMENSIONS_MAX && (1..=dimensions).contains(&options.to), "numbers of a vector");
-    let Options { to, parts, bits, seed } = options;
+    let Options { to, parts, bits, seed, start } = options;
     let count = rows.len() / dimensions;
     let sample: Vec<f32> = (0..count.min(SAMPLE_MAX))
         .map(|place| place * count / count.min(SAMPLE_MAX))
         .flat_map(|row| rows[row * dimensions..][..dimensions].iter().copied())
         .collect();
-    let Some(mut rotation) = principal(&sample, dimensions, to, parts, path, pieces) else { return Ok(None) };
+    let begun = match start {
+        Start::Principal => principal(&sample, dimensions, to, parts, path, pieces),
+        Start::Random => Some(Rotation::random_to(dimensions, to, seed)),
+    };
+    let Some(mut rotation) = begun else { return Ok(None) };
     let (mut codebook, mut before) = (None::<Codebook>, None);
     for round in 0..ROUNDS {
         let Some(turned) = turn(&rotation, &sample, path, pieces) else { return Ok(None) };

@@ -165,8 +165,10 @@ fn turned_codes_lose_less_of_correlated_rows_and_have_one_set_of_bits() {
         let plain =
             Codebook::train(train_rows, dimensions, parts, bits, 7, CodePath::detect(), &mut one_by_one());
         let plain = error(test_rows, dimensions, None, &plain.unwrap().unwrap());
-        for to in [24, 13] {
-            let options = Options { to, parts, bits, seed: 7 };
+        for (to, start) in
+            [(24, Start::Principal), (13, Start::Principal), (24, Start::Random), (13, Start::Random)]
+        {
+            let options = Options { to, parts, bits, seed: 7, start };
             let mut all = Vec::new();
             let ways: Vec<(CodePath, usize)> = match (bits, to) {
                 (Bits::Four, 13) => {
@@ -179,22 +181,25 @@ fn turned_codes_lose_less_of_correlated_rows_and_have_one_set_of_bits() {
                     train(train_rows, dimensions, options, path, &mut threads(workers)).unwrap().unwrap(),
                 );
             }
-            assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{bits:?} {to}");
+            assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{bits:?} {to} {start:?}");
             let (rotation, codebook) = &all[0];
             check_orthonormal(&wide(rotation.numbers()), dimensions, 1e-5);
             let turned = error(test_rows, dimensions, Some(rotation), codebook);
-            assert!(turned < 0.5 * plain, "{bits:?} {to}: {turned} of {plain}");
+            assert!(turned < 0.5 * plain, "{bits:?} {to} {start:?}: {turned} of {plain}");
         }
     }
     let mut cancelled = |_: usize, _: &(dyn Fn(usize) + Sync)| false;
-    let options = Options { to: 24, parts, bits: Bits::Four, seed: 1 };
+    let options = Options { to: 24, parts, bits: Bits::Four, seed: 1, start: Start::Principal };
     assert_eq!(train(train_rows, dimensions, options, CodePath::Portable, &mut cancelled).unwrap(), None);
 }
 
 #[test]
 fn rows_without_a_direction_have_a_rotation_too() {
-    let options = Options { to: 3, parts: 2, bits: Bits::Four, seed: 1 };
-    for rows in [vec![0.0f32; 12], vec![2.5; 4], [1.0, 2.0, 3.0, 4.0].repeat(5)] {
+    for (rows, start) in [vec![0.0f32; 12], vec![2.5; 4], [1.0, 2.0, 3.0, 4.0].repeat(5)]
+        .into_iter()
+        .flat_map(|rows| [(rows.clone(), Start::Principal), (rows, Start::Random)])
+    {
+        let options = Options { to: 3, parts: 2, bits: Bits::Four, seed: 1, start };
         let (rotation, _) = train(&rows, 4, options, CodePath::detect(), &mut one_by_one()).unwrap().unwrap();
         check_orthonormal(&wide(rotation.numbers()), 4, 1e-5);
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::types::Float32Type;
 use arrow_array::{ArrayRef, ListArray, StringArray, UInt32Array, UInt64Array};
+use boxwork_kernels::rotation::Start;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
@@ -94,6 +95,12 @@ pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
             Default::Absent,
             "turn vectors before they are coded, to so many numbers, or to as many as they have (0)",
         ),
+        Parameter::new(
+            "rotate_start",
+            ParameterType::Choice(&["principal", "random"]),
+            Default::Text("principal"),
+            "the first rotation: principal components, or random directions",
+        ),
     ],
     outputs: &[QUANTIZERS, RANGES],
     example: "quantizers: {kind: train_lists, space: space, lists: 1024}",
@@ -116,6 +123,10 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         iterations: bind.count("iterations"),
         seed: bind.count("seed") as u64,
         rotate: count("rotate"),
+        rotate_start: match bind.text("rotate_start") {
+            "random" => Start::Random,
+            _ => Start::Principal,
+        },
         spread: bind.text("start") == "spread",
     };
     let space = resources::space(bind)?;

@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the lists: put the vectors added since into the same lists
-    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "keep", "rotate", "force"])]
+    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "keep", "rotate", "rotate_start", "force"])]
     append: bool,
     /// The distance of searches in the lists
     #[arg(long, value_name = "NAME", default_value = "l2", value_parser = ["l2", "ip", "cosine"])]
@@ -43,6 +43,9 @@ pub struct Arguments {
     /// Turn vectors before they are coded, so that codes lose less: to N numbers, or to as many as vectors have
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     rotate: Option<u32>,
+    /// The rotation that training begins with: principal components, or random directions
+    #[arg(long, value_name = "START", requires = "rotate", value_parser = ["principal", "random"])]
+    rotate_start: Option<String>,
     /// The most rounds of k-means
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
@@ -82,6 +85,8 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     values.extend(arguments.parts.map(|parts| ("parts".to_owned(), whole(parts))));
     values.extend(arguments.bits.map(|bits| ("bits".to_owned(), whole(bits))));
     values.extend(arguments.rotate.map(|to| ("rotate".to_owned(), whole(to))));
+    let start = arguments.rotate_start.as_ref();
+    values.extend(start.map(|start| ("rotate_start".to_owned(), Value::Text(start.clone()))));
     values.extend(arguments.keep.as_ref().map(|path| ("keep".to_owned(), path_value(path))));
     let exit = run_shipped("lists", shipped::VECTOR_LISTS, catalog, &values, &arguments.options).exit;
     if matches!(exit, Exit::Ok) {

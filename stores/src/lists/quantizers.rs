@@ -9,7 +9,7 @@ use boxwork_kernels::directions::{self, Factors};
 use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX, ROWS_A_CLUSTER_MIN};
 use boxwork_kernels::pieces::Pieces;
 use boxwork_kernels::product::{self, Bits, Codebook, PARTS_MAX};
-use boxwork_kernels::rotation::{self, Rotation};
+use boxwork_kernels::rotation::{self, Rotation, Start};
 use boxwork_kernels::vector::VectorMeasure;
 
 use super::{ListsError, dimensions, measure, vectors_for};
@@ -74,6 +74,8 @@ pub struct ListsOptions {
     pub seed: u64,
     /// Numbers of the vectors that codes are made of, which a rotation turns before: 0 for as many as vectors have.
     pub rotate: Option<usize>,
+    /// The rotation with which the training of one begins.
+    pub rotate_start: Start,
     /// Whether k-means starts with vectors that are far from each other, in place of random ones.
     pub spread: bool,
 }
@@ -345,7 +347,8 @@ impl Training {
             let rows = residuals(&rows, &lists, &centroids, dimensions);
             let (parts, seed) = (self.parts, options.seed);
             if let Some(to) = self.turned {
-                let options = rotation::Options { to, parts, bits, seed };
+                let start = options.rotate_start;
+                let options = rotation::Options { to, parts, bits, seed, start };
                 let trained = rotation::train(&rows, dimensions, options, path, pieces)?;
                 let Some((turns, trained)) = trained else { return Ok(None) };
                 (rotation, codebook) = (Some(turns), Some(trained));

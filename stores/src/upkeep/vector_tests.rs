@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
 use boxwork_kernels::pieces::one_by_one;
+use boxwork_kernels::rotation::Start;
 use boxwork_kernels::vector::codes::{Encoder, Levels};
 
 use super::*;
@@ -70,6 +71,7 @@ fn prepare(folder: &Path) {
             iterations: 3,
             seed: 1,
             rotate: None,
+            rotate_start: Start::Principal,
             spread: false,
         };
         let training = Training::new(&space, options).unwrap();
