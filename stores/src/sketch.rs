@@ -143,8 +143,11 @@ impl Sketch {
 
     fn read(path: &Path, space: &Arc<dyn Space>, depth: Depth) -> Result<Self, SketchError> {
         let store = space.store();
-        let (file, name, ids) = packed_file::first(path, FORMAT, &**store)
-            .map_err(|error| SketchError::of(error, store.path(), path))?;
+        let of = |error: PackedError| {
+            let is_of_pivots = !features::has_features(space) || layout::seems_of_pivots(path);
+            SketchError::of(error, &**space, path, is_of_pivots)
+        };
+        let (file, name, ids) = packed_file::first(path, FORMAT, &**store).map_err(of)?;
         let Some(ids) = ids else {
             let command = error::command(&**space, path, layout::is_of_pivots(&file));
             let store = store.path().to_owned();
@@ -161,7 +164,6 @@ impl Sketch {
                 command: error::command(&**space, path, is_of_pivots),
             });
         }
-        let of = |error: PackedError| SketchError::of(error, store.path(), path);
         let maker = Arc::new(SketchMaker::of_file(space, &file, ids, path)?);
         let (mut len, mut norm_max) = (ids, layout::norm(&file).map_err(of)?);
         let fingerprint = file.fingerprint.clone();

@@ -43,7 +43,7 @@ impl Apexes {
         path: &Path,
     ) -> Result<Self, SketchError> {
         let pivots = Pivots::of_file(file, covered);
-        Self::new(space, pivots.map_err(|error| SketchError::of(error, space.store().path(), path))?)
+        Self::new(space, pivots.map_err(|error| SketchError::of(error, space, path, true))?)
     }
 
     /// The pivots over the compacted store, and whether others had to replace removed ones.

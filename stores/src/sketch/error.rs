@@ -131,10 +131,12 @@ pub enum SketchError {
 }
 
 impl SketchError {
-    /// The error of a sketch's file, with the command that makes it for a store.
-    pub(super) fn of(error: PackedError, store: &Path, sketch: &Path) -> Self {
-        let command =
-            format!("boxwork sketch --store {} --out {} --force", store.display(), sketch.display());
+    /// The error of a sketch's file, with the command, or the two, that make it for a space.
+    pub(super) fn of(error: PackedError, space: &dyn Space, sketch: &Path, is_of_pivots: bool) -> Self {
+        Self::with_command(error, command(space, sketch, is_of_pivots))
+    }
+
+    fn with_command(error: PackedError, command: String) -> Self {
         let file = |path, fault| Self::File { path, fault, command };
         match error {
             PackedError::Io { path, action, source } => Self::Io { path, action, source },
@@ -231,6 +233,6 @@ fn is_usual(space: &dyn Space) -> bool {
 
 impl From<PackedError> for SketchError {
     fn from(error: PackedError) -> Self {
-        Self::of(error, Path::new("STORE"), Path::new("FILE"))
+        Self::with_command(error, "boxwork sketch --store STORE --out FILE --force".to_owned())
     }
 }

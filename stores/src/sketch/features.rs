@@ -113,7 +113,7 @@ impl Features {
         path: &Path,
     ) -> Result<Self, SketchError> {
         let sqfd = sqfd(space)?;
-        let of = |error| SketchError::of(error, space.store().path(), path);
+        let of = |error| SketchError::of(error, &**space, path, false);
         let unclear = || of(file.damaged("its metadata", "it names no frequencies"));
         let number = |key: &str| file.said(key).parse::<u64>().map_err(|_| unclear());
         let (seed, count) = (number(layout::SEED_KEY)?, number(layout::FREQUENCIES_KEY)? as usize);

@@ -13,6 +13,9 @@
 //! its footer no directions. A program that reads version 1 only says so.
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use arrow_schema::{DataType, Field, Metadata, Schema};
 use boxwork_kernels::sketch::{Basis, COORDINATES};
@@ -38,6 +41,8 @@ pub(super) const SEED_KEY: &str = "boxwork.sketch.seed";
 const NORM_KEY: &str = "boxwork.sketch.norm";
 /// The key in the footer's metadata of the directions.
 const BASIS_KEY: &str = "boxwork.sketch.basis";
+/// Bytes of a file whose head is looked at; that of a sketch by features is shorter.
+const HEAD_BYTES_MAX: u64 = 64 << 10;
 /// Hexadecimal digits of a number.
 const DIGITS: usize = 8;
 
@@ -50,6 +55,14 @@ pub(super) fn schema(metadata: Metadata) -> Schema {
 /// Whether a file has sketches by pivots.
 pub(super) fn is_of_pivots(file: &PackedFile) -> bool {
     file.said(VERSION_KEY) == VERSION_OF_PIVOTS
+}
+
+/// Whether a file that cannot be read looks as if it had sketches by pivots: its head names the format, and no frequencies.
+pub(super) fn seems_of_pivots(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES_MAX).read_to_end(&mut head));
+    let names = |key: &str| head.windows(key.len()).any(|bytes| bytes == key.as_bytes());
+    read.is_ok() && names(FORMAT_KEY) && !names(FREQUENCIES_KEY)
 }
 
 /// Checks the columns of a file and its number of rows.

@@ -302,6 +302,33 @@ fn objects_of_other_kinds_have_sketches_by_pivots_at_any_scale() {
 }
 
 #[test]
+fn a_damaged_sketch_names_the_commands_for_the_kind_that_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = testing::store(folder.path(), 60).path().to_owned();
+    // A space that has sketches of both kinds gets those that the file had.
+    let both_kinds = space(&store, 0.2);
+    for (is_of_pivots, name) in [(true, "p.sketch.arrow"), (false, "g.sketch.arrow")] {
+        let path = folder.path().join(name);
+        let written = match is_of_pivots {
+            true => testing::write_sketch_of_pivots(&both_kinds, &[1, 7, 20], &path),
+            false => testing::write_sketch(&both_kinds, &path),
+        };
+        assert_eq!(written.unwrap(), 60);
+        let whole = fs::read(&path).unwrap();
+        let cut = whole.len() - 1;
+        let mut damaged = whole.clone();
+        damaged[whole.len() / 2] ^= 1;
+        for bytes in [damaged, whole[..cut].to_vec()] {
+            fs::write(&path, bytes).unwrap();
+            let error = Sketch::open(&path, &both_kinds).unwrap_err().to_string();
+            assert!(error.contains("is damaged"), "{error}");
+            assert_eq!(error.contains("--pivots INDEX"), is_of_pivots, "{error}");
+            assert_eq!(error.contains("boxwork index --store"), is_of_pivots, "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_sketch_by_pivots_that_does_not_fit_is_refused_with_the_commands_that_make_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = testing::store(folder.path(), 60).path().to_owned();
