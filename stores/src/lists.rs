@@ -2,7 +2,8 @@
 //! miss objects.
 //!
 //! It is the content of `*.lists.arrow` (`lists/layout.rs`). A list holds the vectors themselves, or codes of their differences
-//! from its centroid (`boxwork_kernels::product`), in groups of 32 rows. All of it is in memory.
+//! from its centroid (`boxwork_kernels::product`), in groups of 32 rows. Codes and ids are in memory; vectors are read when a query
+//! first looks into their list, and kept.
 //!
 //! The distance is l2, ip or cosine. For the cosine, lists hold normalised vectors, and centroids are normalised too; for it and
 //! for ip the lists nearest to a query are those whose centroids have the largest inner products with it.
@@ -19,6 +20,7 @@ mod layout;
 mod writer;
 mod chain;
 mod filling;
+mod rows;
 mod reader;
 mod upkeep;
 

@@ -38,6 +38,7 @@ pub(crate) use compact::copied;
 pub use files::Files;
 pub(crate) use lock::StoreLock;
 pub use map::Access;
+pub(crate) use map::read_at;
 pub use objects::Objects;
 pub use rows::Rows;
 pub use temporary::TemporaryFile;

@@ -20,7 +20,7 @@ pub(crate) use layout::{
     CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION, VERSION_KEY,
 };
 pub(crate) use names::{next_part, next_path, remove_parts};
-pub(crate) use reader::{PackedBatch, PackedFile};
+pub(crate) use reader::{PackedBatch, PackedBatches, PackedFile};
 pub(crate) use writer::PackedWriter;
 
 use std::io;

@@ -154,6 +154,14 @@ impl ScanLists {
         probes.sort_unstable();
         let groups: Vec<_> = probes.chunk_by(|a, b| a.0 == b.0).collect();
         let lists = &*self.lists;
+        let wanted: Vec<u32> = groups.iter().map(|group| group[0].0).collect();
+        if !lists.has(&wanted) {
+            let cancelled = cx.cancelled();
+            match cx.detached("disk", || lists.bring_in(&wanted, &cancelled))? {
+                Err(error) if error.is_cancelled() => return Ok(None),
+                brought => brought?,
+            }
+        }
         let dimensions = lists.quantizers().dimensions();
         let shortlist = |query| lists.shortlist(query, self.kept, self.range);
         let empty: Vec<Shortlist> = vectors.chunks_exact(dimensions).map(shortlist).collect();

@@ -4,7 +4,8 @@
 //! head    magic, schema message: dimensions, what is held, its parts, panels of a batch
 //! batch   a row for each panel of 32 vectors of one list, the lists in order:
 //!         list, the number of the list; count, its vectors; ids, 32 of 8 bytes; held, the vectors or their codes
-//! tail    end of stream, footer: the centroids, the codebook, a rotation, all checksums; footer length, magic
+//! tail    end of stream, footer: the centroids, the codebook, a rotation, the length of the longest vector, all checksums;
+//!         footer length, magic
 //! ```
 //!
 //! Numbers are little-endian. Vectors of a panel are f32: number `j` of vector `r` is at `4 * (j * 32 + r)`. Codes are those of
@@ -43,6 +44,8 @@ pub(super) const OBJECTS_KEY: &str = "boxwork.lists.objects";
 const CENTROIDS_KEY: &str = "boxwork.lists.centroids";
 const CODEBOOK_KEY: &str = "boxwork.lists.codebook";
 const ROTATION_KEY: &str = "boxwork.lists.rotation";
+/// The key of the length of the longest vector, if lists hold vectors.
+const NORM_KEY: &str = "boxwork.lists.norm";
 /// Hexadecimal digits of a number.
 const DIGITS: usize = 8;
 
@@ -88,6 +91,22 @@ pub(super) fn notes(quantizers: &Quantizers) -> Vec<(&'static str, String)> {
     let rotation = quantizers.rotation().map(|rotation| (ROTATION_KEY, digits(rotation.numbers())));
     let notes = [(CENTROIDS_KEY, digits(quantizers.centroids())), (CODEBOOK_KEY, digits(codebook))];
     notes.into_iter().chain(rotation).collect()
+}
+
+/// The note of the length of the longest vector.
+pub(super) fn norm_note(norm: f64) -> (&'static str, String) {
+    (NORM_KEY, format!("{norm:?}"))
+}
+
+/// The length of the longest vector that a file notes; files of earlier programs note none.
+pub(super) fn norm(file: &PackedFile) -> Result<Option<f64>, PackedError> {
+    match file.noted(NORM_KEY) {
+        "" => Ok(None),
+        text => match text.parse() {
+            Ok(norm) if norm >= 0.0 && f64::is_finite(norm) => Ok(Some(norm)),
+            _ => Err(file.damaged("its footer", "it notes no length of its longest vector")),
+        },
+    }
 }
 
 fn digits(numbers: &[f32]) -> String {

@@ -1,24 +1,25 @@
-//! Lists in memory: which are nearest to a query, and their rows that may be.
+//! Lists of a store: which are nearest to a query, and their rows that may be. Codes are in memory; vectors come into it with the first
+//! query that looks into their list.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::directions;
 use boxwork_kernels::distance::squared_l2;
-use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist, halves_of};
+use boxwork_kernels::interrupt::Interrupt;
+use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist};
 use boxwork_kernels::product::{Codes, Scales, Scanner, group_bytes, unpack};
 use boxwork_kernels::vector::{VectorMeasure, inner_product};
 
-use super::super::packed_file::{PackedBatch, PackedError};
+use super::super::packed_file::PackedError;
 use super::chain::Chain;
-use super::filling::{Filling, Part};
+use super::filling::{Filling, Part, alive};
+use super::rows::{Fault, Rows, leave_out};
 use super::{Assigned, Coding, ListsError, Quantizers, layout, normalise_for};
 use crate::new_number;
 use crate::space::Space;
-use crate::store::Store;
 use crate::subset::Subset;
 
 /// The lists of a store.
@@ -62,7 +63,7 @@ const PRODUCTS_MAX: usize = 1 << 24;
 /// What the panels hold.
 #[derive(Debug)]
 enum Held {
-    Rows { numbers: Vec<f32>, halves: Vec<f32>, norm_max: f64 },
+    Rows(Rows),
     Codes(Vec<u8>),
     Directions { codes: Vec<u8>, squares: Vec<f32>, scales: Vec<f32> },
 }
@@ -89,13 +90,25 @@ impl Lists {
         let objects = store.objects_count();
         let what = || format!("the lists `{}` of {objects} objects", path.display());
         let mut filling = Filling::new(&quantizers, held_bytes, panels as usize, what)?;
+        // Files of earlier programs do not note the length of their longest vector.
+        let norms = chain.files.iter().map(|(_, file)| layout::norm(&file.file));
+        let norms: Result<Option<Vec<f64>>, PackedError> = norms.collect();
+        let norms = norms.map_err(of)?;
+        let norm_max = norms.as_ref().map_or(0.0, |norms| norms.iter().copied().fold(0.0, f64::max));
+        let mut vectors = Rows::new(dimensions, measure, norm_max);
         for (ids, file) in chain.files {
             filling.begin(ids);
             let panels = file.panels;
-            file.file.each_batch(rows, &mut |batch: PackedBatch<'_>| filling.take(batch)).map_err(of)?;
+            if coding == Coding::Rows {
+                let batches = file.file.into_batches(rows).map_err(of)?;
+                filling.take_all_ids(&batches).map_err(of)?;
+                vectors.push(filling.first, batches);
+            } else {
+                file.file.each_batch(rows, &mut |batch| filling.take(batch)).map_err(of)?;
+            }
             filling.first += panels as usize;
         }
-        let Filling { parts, ids, bytes, factors, numbers, .. } = filling;
+        let Filling { parts, ids, bytes, factors, .. } = filling;
         let alive = alive(&**store, &parts, &ids).ok_or_else(|| {
             of(PackedError::Damaged {
                 path: path.to_owned(),
@@ -105,17 +118,13 @@ impl Lists {
         })?;
         let held = match coding.bits() {
             None => {
-                let (mut halves, norm_max) = halves_of(&numbers, dimensions, ids.len());
-                if measure != VectorMeasure::L2 {
-                    halves.fill(0.0);
+                if norms.is_none() {
+                    vectors.measure_all(&alive).map_err(|fault| match fault {
+                        Fault::File(error) => of(error),
+                        Fault::Memory(refused) => refused.into(),
+                    })?;
                 }
-                // No infinite score is within a limit.
-                for part in parts.iter().flatten() {
-                    halves[part.panels.start * PANEL + part.rows..part.panels.end * PANEL]
-                        .fill(f32::INFINITY);
-                }
-                leave_out(&alive, &mut halves);
-                Held::Rows { numbers, halves, norm_max }
+                Held::Rows(vectors)
             }
             Some(_) if coding == Coding::Rabitq => {
                 let [mut squares, scales] = factors;
@@ -198,7 +207,7 @@ impl Lists {
     /// # Panics
     /// When the query has another number of dimensions.
     pub fn shortlist(&self, query: &[f32], k: usize, range: f64) -> Shortlist {
-        let Held::Rows { .. } = &self.held else { return Shortlist::new(k, 0.0) };
+        let Held::Rows(rows) = &self.held else { return Shortlist::new(k, 0.0) };
         let score = match self.measure {
             VectorMeasure::L2 => (range * range * (1.0 + F64_SLACK) - inner_product(query, query)) / 2.0,
             VectorMeasure::InnerProduct => range + range.abs() * F64_SLACK,
@@ -207,7 +216,48 @@ impl Lists {
             VectorMeasure::Cosine if query.iter().all(|x| *x == 0.0) => f64::INFINITY,
             VectorMeasure::Cosine => range - 1.0 + NORMALISED_SLACK,
         };
-        self.rows_of(0..0, &[], 0).shortlist_within(query, k, score)
+        let dimensions = self.quantizers.dimensions();
+        let none = PanelsRef {
+            dimensions,
+            rows: 0,
+            centre: None,
+            numbers: &[],
+            halves: &[],
+            norm_max: rows.norm_max(),
+        };
+        none.shortlist_within(query, k, score)
+    }
+
+    /// Whether some lists can be scanned at once.
+    ///
+    /// # Panics
+    /// When there is no such list.
+    pub fn has(&self, lists: &[u32]) -> bool {
+        let Held::Rows(rows) = &self.held else { return true };
+        lists.iter().flat_map(|list| &self.parts[*list as usize]).all(|part| rows.has(&part.panels))
+    }
+
+    /// Reads the vectors of some lists that are not in memory yet. Blocks on the disk; asks `interrupt` between two batches.
+    ///
+    /// # Errors
+    /// When the file is damaged or cannot be read, there is no memory, or the caller interrupts.
+    ///
+    /// # Panics
+    /// When there is no such list.
+    pub fn bring_in(&self, lists: &[u32], interrupt: Interrupt<'_>) -> Result<(), ListsError> {
+        let Held::Rows(rows) = &self.held else { return Ok(()) };
+        for part in lists.iter().flat_map(|list| &self.parts[*list as usize]) {
+            if interrupt() {
+                return Err(ListsError::Cancelled);
+            }
+            rows.bring_in(&part.panels, &self.alive).map_err(|fault| match fault {
+                Fault::File(error) => {
+                    ListsError::of(error, self.measure, self.space.store().path(), &self.path)
+                }
+                Fault::Memory(refused) => refused.into(),
+            })?;
+        }
+        Ok(())
     }
 
     /// Which objects of a list are in a subset: a word for each of its panels, a bit for each row. `None` if none is.
@@ -251,7 +301,7 @@ impl Lists {
     /// objects come only to a shortlist that takes all rows, whatever their scores are, and so do removed ones.
     ///
     /// # Panics
-    /// When there is no such list or query, the mask is of another list, or there is not a shortlist for each query.
+    /// When the list was not [brought in](Lists::bring_in), there is no such list or query, the mask is of another list, or there is not a shortlist for each query.
     pub fn scan(
         &self,
         list: u32,
@@ -356,17 +406,21 @@ impl Lists {
         mask: Option<&[u32]>,
         shortlists: &mut [Shortlist],
     ) {
+        let Held::Rows(rows) = &self.held else { unreachable!("lists of rows") };
         let (path, dimensions) = (CodePath::detect(), self.quantizers.dimensions());
         let query = |place: &usize| &queries.vectors[place * dimensions..][..dimensions];
         let together: Vec<f32> = places.iter().flat_map(query).copied().collect();
         let mut rest = mask;
         for part in parts {
-            let mut halves = Cow::Borrowed(self.halves(&part.panels));
+            let (numbers, halves) = rows.of(&part.panels);
+            let mut halves = Cow::Borrowed(halves);
             if let Some(mask) = mask.and_then(|_| self.mask_of(part, &mut rest)) {
                 leave_out(mask, halves.to_mut());
             }
             let first = (part.panels.start * PANEL) as u32;
-            self.rows_of(part.panels.clone(), &halves, part.rows).scan(path, &together, shortlists, first);
+            let (rows, norm_max) = (part.rows, rows.norm_max());
+            let panels = PanelsRef { dimensions, rows, centre: None, numbers, halves: &halves, norm_max };
+            panels.scan(path, &together, shortlists, first);
         }
     }
 
@@ -429,40 +483,4 @@ impl Lists {
         }
         assigned
     }
-
-    /// Half the squared norm of each vector of some panels.
-    fn halves(&self, panels: &Range<usize>) -> &[f32] {
-        let Held::Rows { halves, .. } = &self.held else { unreachable!("lists of rows") };
-        &halves[panels.start * PANEL..panels.end * PANEL]
-    }
-
-    /// The vectors of some panels, with their halves.
-    fn rows_of<'a>(&'a self, panels: Range<usize>, halves: &'a [f32], rows: usize) -> PanelsRef<'a> {
-        let dimensions = self.quantizers.dimensions();
-        let Held::Rows { numbers, norm_max, .. } = &self.held else { unreachable!("lists of rows") };
-        let numbers = &numbers[panels.start * dimensions * PANEL..panels.end * dimensions * PANEL];
-        PanelsRef { dimensions, rows, centre: None, numbers, halves, norm_max: *norm_max }
-    }
-}
-
-/// Makes the halves of rows without a bit in a mask infinite: no such score is within a limit.
-fn leave_out(mask: &[u32], halves: &mut [f32]) {
-    let each = mask.iter().flat_map(|word| (0..PANEL).map(move |bit| word >> bit & 1 != 0));
-    halves.iter_mut().zip(each).filter(|(_, passes)| !passes).for_each(|(half, _)| *half = f32::INFINITY);
-}
-
-/// A word for each panel with a bit for each object that is there still; empty if all are. `None` if lists do not hold each
-/// object of the store once.
-fn alive(store: &dyn Store, parts: &[Vec<Part>], ids: &[u64]) -> Option<Vec<u32>> {
-    let mut alive = vec![0u32; ids.len() / PANEL];
-    let (mut objects, mut removed) = (0, 0);
-    for part in parts.iter().flatten() {
-        for (row, id) in ids[part.panels.start * PANEL..][..part.rows].iter().enumerate() {
-            let has = store.has(*id);
-            alive[part.panels.start + row / PANEL] |= u32::from(has) << (row % PANEL);
-            objects += u64::from(has);
-            removed += u64::from(!has);
-        }
-    }
-    (objects == store.objects_count()).then(|| if removed > 0 { alive } else { Vec::new() })
 }

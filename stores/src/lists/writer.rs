@@ -7,13 +7,13 @@ use arrow_array::{ArrayRef, FixedSizeBinaryArray, UInt32Array};
 use arrow_buffer::Buffer;
 use arrow_schema::Metadata;
 use boxwork_kernels::interrupt::Interrupt;
-use boxwork_kernels::panels::PANEL;
+use boxwork_kernels::panels::{PANEL, halves_of};
 use boxwork_kernels::product::pack;
 use boxwork_kernels::vector::VectorMeasure;
 
 use super::super::object_store::real_path;
 use super::super::packed_file::{PackedError, PackedWriter, remove_parts};
-use super::{ListsError, Quantizers, layout, measure, vectors_for};
+use super::{Coding, ListsError, Quantizers, layout, measure, vectors_for};
 use crate::space::Space;
 use crate::store::Store;
 
@@ -93,14 +93,20 @@ impl Target<'_> {
         let schema = layout::schema(held_bytes, metadata);
         let mut file = PackedWriter::create(self.whole, &self.path, &schema).map_err(of)?;
         let panels = panels(assigned, quantizers.lists());
+        let mut norm_max = 0.0;
         for panels in panels.chunks(layout::panels_of_batch(held_bytes)) {
             if interrupt() {
                 return Err(ListsError::Cancelled);
             }
-            file.write(batch((&**store, measure), quantizers, assigned, panels, held_bytes)?).map_err(of)?;
+            let of_store = (&**store, measure);
+            let columns = batch(of_store, quantizers, assigned, panels, held_bytes, &mut norm_max)?;
+            file.write(columns).map_err(of)?;
         }
         store.confirm()?;
-        let notes = if has_quantizers { layout::notes(quantizers) } else { Vec::new() };
+        let mut notes = if has_quantizers { layout::notes(quantizers) } else { Vec::new() };
+        if coding == Coding::Rows {
+            notes.push(layout::norm_note(norm_max));
+        }
         file.finish(notes).map_err(of)?;
         Ok(objects)
     }
@@ -117,13 +123,14 @@ fn panels(assigned: &Assigned, lists: usize) -> Vec<(u32, Vec<usize>)> {
         .collect()
 }
 
-/// The columns of some panels.
+/// The columns of some panels; raises `norm_max` to the length of the longest vector, if lists hold vectors.
 fn batch(
     (store, measure): (&dyn Store, VectorMeasure),
     quantizers: &Quantizers,
     assigned: &Assigned,
     panels: &[(u32, Vec<usize>)],
     held_bytes: usize,
+    norm_max: &mut f64,
 ) -> Result<Vec<ArrayRef>, ListsError> {
     let (dimensions, parts) = (quantizers.dimensions(), quantizers.parts());
     let mut ids_bytes = Vec::with_capacity(panels.len() * layout::IDS_BYTES);
@@ -140,6 +147,7 @@ fn batch(
                 for (row, numbers) in rows.chunks_exact(dimensions).enumerate() {
                     numbers.iter().enumerate().for_each(|(j, x)| panel[j * PANEL + row] = *x);
                 }
+                *norm_max = norm_max.max(halves_of(&panel, dimensions, PANEL).1);
                 held.extend(panel.into_iter().flat_map(f32::to_le_bytes));
             }
             Some(bits) => {

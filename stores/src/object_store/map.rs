@@ -137,13 +137,13 @@ fn read(file: &File, range: Range<usize>) -> io::Result<Buffer> {
 }
 
 #[cfg(unix)]
-fn read_at(file: &File, bytes: &mut [u8], start: u64) -> io::Result<()> {
+pub(crate) fn read_at(file: &File, bytes: &mut [u8], start: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, start)
 }
 
 /// Threads that read concurrently pass their own offsets.
 #[cfg(windows)]
-fn read_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> io::Result<()> {
+pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> io::Result<()> {
     use std::os::windows::fs::FileExt;
     while !bytes.is_empty() {
         let count = file.seek_read(bytes, start)?;

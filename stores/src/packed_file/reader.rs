@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow_ipc::Block;
@@ -10,6 +11,7 @@ use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::read_footer_length;
 use arrow_schema::{Fields, Schema};
 
+use super::super::object_store::read_at;
 use super::{PackedError, layout};
 
 const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
@@ -133,20 +135,27 @@ impl PackedFile {
 
     /// Calls `f` with each batch; it returns `None` if these are not the columns that the file should have.
     pub(crate) fn each_batch(
-        mut self,
+        self,
         rows_each: usize,
         f: &mut dyn FnMut(PackedBatch<'_>) -> Option<()>,
     ) -> Result<(), PackedError> {
+        let batches = self.into_batches(rows_each)?;
+        (0..batches.len()).try_for_each(|idx| batches.batch(idx, &mut *f))
+    }
+
+    /// The places of the batches, of which all but the last have `rows_each` rows. Checks the head, and that the batches fill
+    /// the file.
+    pub(crate) fn into_batches(mut self, rows_each: usize) -> Result<PackedBatches, PackedError> {
         let (head, batches) = self.batches(rows_each)?;
         let head_end = u64::try_from(self.blocks[0].offset()).unwrap_or(u64::MAX).min(self.tail_start);
         if crc32fast::hash(&self.bytes(0, head_end)?) != head {
             return Err(self.damaged("its head", CHECKSUM_DIFFERS));
         }
-        let (mut end, mut first) = (head_end, 0);
+        let (mut end, mut places) = (head_end, Vec::with_capacity(batches.len()));
         for (idx, (rows, checksum)) in batches.into_iter().enumerate() {
             let block = self.blocks[idx];
-            let place = format!("block {} of {}", idx + 1, self.blocks.len());
-            let wrong = |reason: &str| self.damaged(&place, reason);
+            let wrong =
+                |reason: &str| self.damaged(&format!("block {} of {}", idx + 1, self.blocks.len()), reason);
             let header_bytes =
                 u64::try_from(block.metaDataLength()).map_err(|_| wrong("it has no header"))?;
             let bytes =
@@ -155,18 +164,11 @@ impl PackedFile {
             let Some(bytes) = bytes.filter(|_| u64::try_from(block.offset()) == Ok(end)) else {
                 return Err(wrong("the blocks do not fill the file"));
             };
-            let content = self.bytes(end, bytes)?;
-            if crc32fast::hash(&content) != checksum {
-                return Err(self.damaged(&place, CHECKSUM_DIFFERS));
-            }
-            let (header, body) = content.split_at(header_bytes as usize);
-            f(PackedBatch { first, rows, header, body })
-                .ok_or_else(|| self.damaged(&place, "they are not the columns of a block"))?;
-            first += rows;
+            places.push(Place { rows, checksum, start: end, header_bytes, bytes });
             end += bytes;
         }
         match end == self.tail_start {
-            true => Ok(()),
+            true => Ok(PackedBatches { path: self.path, file: self.file, rows_each, places }),
             false => Err(self.damaged("its footer", "the blocks do not fill the file")),
         }
     }
@@ -212,6 +214,99 @@ impl PackedFile {
     }
 }
 
+/// The batches of a file, each of which is read when it is asked for.
+#[derive(Debug)]
+pub(crate) struct PackedBatches {
+    path: PathBuf,
+    file: File,
+    rows_each: usize,
+    places: Vec<Place>,
+}
+
+/// The place of a batch in its file.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    rows: usize,
+    checksum: u32,
+    start: u64,
+    header_bytes: u64,
+    bytes: u64,
+}
+
+impl PackedBatches {
+    /// Number of batches.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Rows of each batch but the last, which may have fewer.
+    pub(crate) fn rows_each(&self) -> usize {
+        self.rows_each
+    }
+
+    /// Rows of a batch.
+    pub(crate) fn rows(&self, idx: usize) -> usize {
+        self.places[idx].rows
+    }
+
+    /// Reads a batch, checks its checksum, and calls `f` with it, which returns `None` if it does not hold the columns that
+    /// the file should have.
+    pub(crate) fn batch<R>(
+        &self,
+        idx: usize,
+        f: impl FnOnce(PackedBatch<'_>) -> Option<R>,
+    ) -> Result<R, PackedError> {
+        let Place { rows, checksum, start, header_bytes, bytes } = self.places[idx];
+        let content = self.bytes(start, bytes)?;
+        if crc32fast::hash(&content) != checksum {
+            return Err(self.damaged(idx, CHECKSUM_DIFFERS));
+        }
+        let (header, body) = content.split_at(header_bytes as usize);
+        f(PackedBatch { first: idx * self.rows_each, rows, header, body })
+            .ok_or_else(|| self.damaged(idx, "they are not the columns of a block"))
+    }
+
+    /// The first of a batch's columns of these widths, which are read alone: no checksum covers them.
+    pub(crate) fn first_columns<const N: usize>(
+        &self,
+        idx: usize,
+        widths: &[usize],
+    ) -> Result<[Vec<u8>; N], PackedError> {
+        let Place { rows, start, header_bytes, bytes, .. } = self.places[idx];
+        let header = self.bytes(start, header_bytes)?;
+        let ranges = ranges_of(&header, rows, widths)
+            .filter(|ranges| ranges.iter().all(|range| range.end as u64 <= bytes - header_bytes))
+            .ok_or_else(|| self.damaged(idx, "they are not the columns of a block"))?;
+        let mut columns = [const { Vec::new() }; N];
+        for (column, range) in columns.iter_mut().zip(ranges) {
+            *column = self.bytes(start + header_bytes + range.start as u64, range.len() as u64)?;
+        }
+        Ok(columns)
+    }
+
+    fn bytes(&self, start: u64, count: u64) -> Result<Vec<u8>, PackedError> {
+        let io = |source| PackedError::Io { path: self.path.clone(), action: "read", source };
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(count as usize).map_err(|refused| io(refused.into()))?;
+        bytes.resize(count as usize, 0);
+        read_at(&self.file, &mut bytes, start).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => PackedError::Damaged {
+                path: self.path.clone(),
+                place: "its end".to_owned(),
+                reason: "it was cut short while it was read".to_owned(),
+            },
+            _ => io(error),
+        })?;
+        Ok(bytes)
+    }
+
+    /// A fault of a batch.
+    pub(crate) fn damaged(&self, idx: usize, reason: &str) -> PackedError {
+        let place = format!("block {} of {}", idx + 1, self.places.len());
+        PackedError::Damaged { path: self.path.clone(), place, reason: reason.to_owned() }
+    }
+}
+
 /// A batch as it lies in the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedBatch<'a> {
@@ -232,22 +327,27 @@ impl<'a> PackedBatch<'a> {
 
     /// As [`PackedBatch::columns`], for columns of these widths.
     pub(crate) fn columns_of(&self, widths: &[usize]) -> Option<Vec<&'a [u8]>> {
-        let batch = layout::read_header(self.header)?;
-        let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
-        // A column has two buffers: validity, which is ignored as nothing is null, and values.
-        if batch.compression().is_some() || nodes.len() != widths.len() || buffers.len() != 2 * widths.len() {
+        let ranges = ranges_of(self.header, self.rows, widths)?;
+        ranges.into_iter().map(|range| self.body.get(range)).collect()
+    }
+}
+
+/// The places of columns of these widths in the body of a batch.
+fn ranges_of(header: &[u8], rows: usize, widths: &[usize]) -> Option<Vec<Range<usize>>> {
+    let batch = layout::read_header(header)?;
+    let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
+    // A column has two buffers: validity, which is ignored as nothing is null, and values.
+    if batch.compression().is_some() || nodes.len() != widths.len() || buffers.len() != 2 * widths.len() {
+        return None;
+    }
+    let range = |(idx, width): (usize, &usize)| {
+        let (node, buffer) = (nodes.get(idx), buffers.get(2 * idx + 1));
+        if usize::try_from(node.length()) != Ok(rows) || node.null_count() != 0 {
             return None;
         }
-        let column = |(idx, width): (usize, &usize)| {
-            let (node, buffer) = (nodes.get(idx), buffers.get(2 * idx + 1));
-            if usize::try_from(node.length()) != Ok(self.rows) || node.null_count() != 0 {
-                return None;
-            }
-            let from = usize::try_from(buffer.offset())
-                .ok()
-                .filter(|from| from % layout::ALIGNMENT_MIN_BYTES == 0)?;
-            self.body.get(from..from.checked_add(width * self.rows)?)
-        };
-        widths.iter().enumerate().map(column).collect()
-    }
+        let from =
+            usize::try_from(buffer.offset()).ok().filter(|from| from % layout::ALIGNMENT_MIN_BYTES == 0)?;
+        Some(from..from.checked_add(width * rows)?)
+    };
+    widths.iter().enumerate().map(range).collect()
 }

@@ -119,6 +119,8 @@ fn state(folder: &Path) -> Vec<String> {
     for path in &kept[1..] {
         let lists = Lists::open(path, &space).unwrap();
         assert_eq!(lists.objects(), ids.len() as u64);
+        let every: Vec<u32> = (0..lists.count() as u32).collect();
+        lists.bring_in(&every, &|| false).unwrap();
         let queries = lists.queries(vectors(&**store, &ids[..3]).unwrap());
         for (place, id) in ids[..3].iter().enumerate() {
             let query = vectors(&**store, &[*id]).unwrap();
