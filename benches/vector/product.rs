@@ -22,6 +22,9 @@ const REFINED: (usize, usize) = (10, 10);
 const RECALL_OFF: f64 = 0.002;
 /// Rows that train a codebook.
 const TRAINED_MAX: usize = 65_536;
+/// Queries that share the reading of codes, and rows whose codes stay in the cache of a core meanwhile.
+const QUERIES_AT_ONCE: usize = 32;
+const ROWS_AT_ONCE: usize = 1 << 14;
 /// Lists of codes.
 const LISTS: usize = 1024;
 
@@ -68,14 +71,24 @@ fn full(bench: &Bench, row: &'static str, kind: &str, parts: usize, bits: Bits, 
     let queries = world.each_query();
     let search = || {
         shared(bench.threads, queries.len(), |part| {
-            let (mut tables, mut scanner) = (vec![0.0; codebook.tables_len()], Scanner::new(bench.path));
-            let search = |query: &&[f32]| -> Vec<u32> {
-                codebook.tables(bench.path, query, &mut tables);
-                let mut list = Shortlist::new(K, 0.0);
-                scanner.scan(codes, &tables, 0.0, None, &mut list, 0);
-                list.by_score().into_iter().map(|(_, row)| row).collect()
-            };
-            queries[part].iter().map(search).collect()
+            let (size, mut scanner) = (codebook.tables_len(), Scanner::new(bench.path));
+            let mut tables = vec![0.0; QUERIES_AT_ONCE * size];
+            let mut found = Vec::new();
+            for queries in queries[part].chunks(QUERIES_AT_ONCE) {
+                let mut lists = vec![Shortlist::new(K, 0.0); queries.len()];
+                for (query, tables) in queries.iter().zip(tables.chunks_exact_mut(size)) {
+                    codebook.tables(bench.path, query, tables);
+                }
+                for first in (0..codes.rows).step_by(ROWS_AT_ONCE) {
+                    let codes = codes.part(first..codes.rows.min(first + ROWS_AT_ONCE));
+                    for (tables, list) in tables.chunks_exact(size).zip(&mut lists) {
+                        scanner.scan(codes, tables, 0.0, None, list, first as u32);
+                    }
+                }
+                let rows = |list: Shortlist| list.by_score().into_iter().map(|(_, row)| row).collect();
+                found.extend(lists.into_iter().map(rows));
+            }
+            found
         })
     };
     let truth = world.exact(VectorMeasure::L2, 1);

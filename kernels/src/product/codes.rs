@@ -1,5 +1,7 @@
 //! Codes in groups of rows.
 
+use std::ops::Range;
+
 use super::{Bits, PARTS_MAX};
 
 /// Rows of a group.
@@ -32,7 +34,22 @@ pub struct Codes<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Codes<'_> {
+impl<'a> Codes<'a> {
+    /// The codes of some of the rows: whole groups, or the last ones.
+    ///
+    /// # Panics
+    /// If the range does not begin with a group, or ends within one that is not the last.
+    pub fn part(self, rows: Range<usize>) -> Codes<'a> {
+        assert!(
+            rows.start.is_multiple_of(GROUP) && (rows.end.is_multiple_of(GROUP) || rows.end == self.rows),
+            "rows {rows:?} of {} are no whole groups",
+            self.rows
+        );
+        let size = group_bytes(self.parts, self.bits);
+        let bytes = &self.bytes[rows.start / GROUP * size..rows.end.div_ceil(GROUP) * size];
+        Codes { rows: rows.len(), bytes, ..self }
+    }
+
     /// Checks that the bytes are those of as many rows.
     ///
     /// # Panics

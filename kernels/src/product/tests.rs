@@ -52,6 +52,13 @@ fn scans_find_the_least_sums_on_every_path() {
                                 let mut list = Shortlist::new(k, 0.0);
                                 scan(path, packed, &tables, base, None, &mut list, 0);
                                 let expected = plain(&codebook, &tables, base, &codes, k);
+                                let (mut of_parts, mut scanner) =
+                                    (Shortlist::new(k, 0.0), Scanner::new(path));
+                                for first in (0..count).step_by(64) {
+                                    let part = packed.part(first..count.min(first + 64));
+                                    scanner.scan(part, &tables, base, None, &mut of_parts, first as u32);
+                                }
+                                assert_eq!(of_parts.by_score(), expected, "{path} {bits:?} in parts");
                                 assert_eq!(
                                     list.by_score(),
                                     expected,
