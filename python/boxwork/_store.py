@@ -516,10 +516,19 @@ class Store:
         frequencies: int = 1024,
         seed: int = 1,
         alpha: float | None = None,
+        pivots: Path | None = None,
         replace: bool = False,
     ) -> str:
-        """Writes the sketches of the store's signatures, by which :meth:`feedback` bounds large stores. Returns their path."""
+        """Writes the store's sketches, by which :meth:`feedback` bounds large stores. Returns their path.
+
+        They are those of signatures; or, by `pivots`, those of an index that :meth:`index` made, for its distance.
+        """
         path = _writable(out, replace)
+        if pivots is not None:
+            if (frequencies, seed, alpha) != (1024, 1, None):
+                raise InputError("`pivots` takes no `frequencies`, `seed` or `alpha`: the index has a distance")
+            _boxwork.make_sketch_of(self._native, path_of(pivots), {"out": path})
+            return path
         values = given({"out": path, "frequencies": frequencies, "seed": seed, "alpha": alpha})
         _boxwork.make_file(self._native, "sketch", values)
         return path

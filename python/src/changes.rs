@@ -12,7 +12,8 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_stores::any_kind;
 use boxwork_stores::object_store::Access;
-use boxwork_stores::pivot_table::in_threads_until;
+use boxwork_stores::pivot_table::{PivotTable, in_threads_until};
+use boxwork_stores::spaces::DistanceOptions;
 use boxwork_stores::store_error::StoreError;
 use boxwork_stores::upkeep;
 use pyo3::prelude::*;
@@ -115,6 +116,37 @@ pub(crate) fn make_file(
     let mut values = values::of_dict(values)?;
     values.insert("store".to_owned(), Value::Text(path.to_string_lossy().into_owned()));
     let loaded = named(py, pipeline)?;
+    run_loaded(py, &loaded, &values).map(drop)
+}
+
+/// Writes the sketches of an index of the store, for the distance that the index was made for.
+#[pyfunction]
+pub(crate) fn make_sketch_of(
+    py: Python<'_>,
+    store: &Bound<'_, Store>,
+    pivots: PathBuf,
+    values: &Bound<'_, PyDict>,
+) -> PyResult<()> {
+    let path = store.get().file(py)?;
+    let of_index = py.detach(|| PivotTable::measure_of(&pivots));
+    let DistanceOptions { distance, p, root, similarity, ground, alpha } =
+        of_index.map_err(|error| errors::store(py, error))?;
+    let mut values = values::of_dict(values)?;
+    let text = |path: &std::path::Path| Value::Text(path.to_string_lossy().into_owned());
+    values.extend([
+        ("store".to_owned(), text(&path)),
+        ("pivots".to_owned(), text(&pivots)),
+        ("distance".to_owned(), Value::Text(distance)),
+        ("similarity".to_owned(), Value::Text(similarity)),
+        ("ground".to_owned(), Value::Text(ground)),
+        ("root".to_owned(), Value::Boolean(root)),
+    ]);
+    values.extend(
+        [("p", p), ("alpha", alpha)]
+            .into_iter()
+            .filter_map(|(name, number)| Some((name.to_owned(), Value::Number(number?)))),
+    );
+    let loaded = named(py, "sketch_apexes")?;
     run_loaded(py, &loaded, &values).map(drop)
 }
 

@@ -35,6 +35,7 @@ fn _boxwork(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(changes::remove_objects, module)?)?;
     module.add_function(wrap_pyfunction!(changes::compact, module)?)?;
     module.add_function(wrap_pyfunction!(changes::make_file, module)?)?;
+    module.add_function(wrap_pyfunction!(changes::make_sketch_of, module)?)?;
     module.add_function(wrap_pyfunction!(changes::copy, module)?)?;
     module.add_function(wrap_pyfunction!(pipeline::check, module)?)?;
     module.add_function(wrap_pyfunction!(pipeline::shipped_texts, module)?)?;

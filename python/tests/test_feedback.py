@@ -84,6 +84,24 @@ def test_rounds_of_sketches_equal_the_commands(
         own.sketch(sketch)
 
 
+def test_sketches_of_an_index_equal_the_commands(
+    own: bw.Store, tmp_path: Path, command: Callable[..., str]
+) -> None:
+    index = own.index(tmp_path / "own.pivots.arrow", count=4, similarity="minus", alpha=1.0)
+    sketch = own.sketch(tmp_path / "own.sketch.arrow", pivots=index)
+    other = tmp_path / "command.sketch.arrow"
+    command("sketch", "--store", own.path, "--pivots", index, "--out", str(other))
+    assert Path(sketch).read_bytes() == other.read_bytes()
+    none = tmp_path / "none.sketch.arrow"
+    with pytest.raises(bw.InputError, match="the index has a distance"):
+        own.sketch(none, pivots=index, frequencies=256)
+    with pytest.raises(bw.InputError, match="the index has a distance"):
+        own.sketch(none, pivots=index, alpha=0.5)
+    with pytest.raises(bw.StoreError, match="index"):
+        own.sketch(none, pivots=own.path)
+    assert not none.exists()
+
+
 def test_undo_and_redo_move_between_rounds(store: bw.Store) -> None:
     session = store.feedback(batch=4)
     first = session.round()

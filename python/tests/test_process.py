@@ -14,7 +14,7 @@ from pathlib import Path
 import boxwork as bw
 import numpy as np
 import pytest
-from conftest import run_python
+from conftest import picture, run_python, write_png
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -53,6 +53,44 @@ def interrupted(work: Callable[[], object], is_under_way: Callable[[], bool]) ->
     ended = time.monotonic()
     thread.join()
     return ended - sent
+
+
+def test_an_interrupted_extraction_is_continued_by_the_same_call(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    for seed in range(120):
+        write_png(folder / f"{seed:03}.png", picture(seed, 96))
+    out, partial = tmp_path / "out.arrow", tmp_path / "out.arrow.partial"
+
+    def extract(name: str) -> bw.Store:
+        return bw.extract(folder, tmp_path / name, points=6000, device="cpu")
+
+    whole = extract("whole.arrow")
+
+    def has_begun() -> bool:
+        # The settings, and a chunk of pictures.
+        return partial.exists() and partial.stat().st_size > 4096
+
+    interrupted(lambda: extract("out.arrow"), has_begun)
+    assert partial.exists() and not out.exists()
+    kept = partial.stat().st_size
+    # Another call goes elsewhere, and leaves it alone.
+    other = bw.extract(folder, tmp_path / "other.arrow", points=500, device="cpu")
+    assert len(other) == 120 and partial.stat().st_size == kept
+    # What was done is not done again: the first picture cannot be read any more, and looks as it did.
+    first = folder / "000.png"
+    before = first.stat()
+    first.write_bytes(b"x" * before.st_size)
+    os.utime(first, ns=(before.st_atime_ns, before.st_mtime_ns))
+    made = extract("out.arrow")
+    assert len(made) == 120
+    # A thread of the engine removes it, with the last of what the call has used.
+    for _ in range(10_000):
+        if not partial.exists():
+            break
+        time.sleep(0.001)
+    assert not partial.exists()
+    assert out.read_bytes() == (tmp_path / "whole.arrow").read_bytes()
+    assert made.fingerprint == whole.fingerprint
 
 
 @LINUX
