@@ -12,6 +12,7 @@ mod index;
 mod results;
 mod quality;
 mod feedback;
+pub mod cholesky;
 pub mod faults;
 
 pub use devices::{device_kernels, pass_block};

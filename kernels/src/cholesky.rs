@@ -1,0 +1,91 @@
+//! The Cholesky factor of a symmetric positive definite matrix by tiles: L with L L^T = A, for a graph of tasks.
+//!
+//! A [`TiledMatrix`] holds the lower half in square tiles. A [`Factorisation`] numbers its tasks, says which task follows which, and
+//! runs one; the caller runs them in any order that the dependences allow, on any threads. [`reference::factor`] is the plain f64
+//! algorithm. Invariants:
+//! - each tile is changed by one task after another, in the order of the columns that they subtract, so the factor has the same
+//!   bits in any order of the tasks;
+//! - a task takes the locks of its tiles without waiting: two tasks that want one tile at once, and one of them to write, break the
+//!   order of the graph, which is a panic and not a wrong number.
+
+mod steps;
+mod tiles;
+mod tile_kernels;
+#[cfg(feature = "faer")]
+mod by_faer;
+pub mod reference;
+
+#[cfg(feature = "faer")]
+pub use self::by_faer::Faer;
+pub use self::steps::{Step, Steps};
+pub use self::tile_kernels::{Plain, TileKernels};
+pub use self::tiles::TiledMatrix;
+
+/// The matrix has no Cholesky factor: the pivot of a row, what is left of its diagonal entry, is not above 0, or not finite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "row {row} of the matrix (the first is 0): its pivot is not a positive number, so the matrix is not positive definite; \
+     if it should be, rounding is the cause, and a small number added to the diagonal helps"
+)]
+pub struct NotPositiveDefinite {
+    /// The row, counted from 0.
+    pub row: usize,
+}
+
+/// The tasks that turn a matrix into its factor (docs/decisions/115; LAPACK working note 190).
+pub struct Factorisation<'m, K> {
+    matrix: &'m TiledMatrix,
+    kernels: K,
+    steps: Steps,
+}
+
+impl<'m, K: TileKernels> Factorisation<'m, K> {
+    /// The tasks of a matrix, which they change in place.
+    pub fn new(matrix: &'m TiledMatrix, kernels: K) -> Self {
+        Self { matrix, kernels, steps: Steps::new(matrix.tile_rows()) }
+    }
+
+    /// The numbering of the tasks and their order.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// Runs a task. Its predecessors must have ended.
+    ///
+    /// # Errors
+    /// When a pivot is not positive. The matrix is neither itself nor its factor then.
+    ///
+    /// # Panics
+    /// When another task writes a tile that this one uses, or the reverse.
+    pub fn run(&self, task: usize) -> Result<(), NotPositiveDefinite> {
+        let (matrix, size) = (self.matrix, self.matrix.tile_size());
+        match self.steps.step(task) {
+            Step::Factor { k } => {
+                let pivot = self.kernels.factor(&mut matrix.write(k, k), size);
+                return pivot.map_err(|pivot| NotPositiveDefinite { row: k * size + pivot });
+            }
+            Step::Solve { i, k } => {
+                self.kernels.solve(&matrix.read(k, k), &mut matrix.write(i, k), size);
+            }
+            Step::Square { i, k } => {
+                self.kernels.square(&matrix.read(i, k), &mut matrix.write(i, i), size);
+            }
+            Step::Product { i, j, k } => {
+                let (left, right) = (matrix.read(i, k), matrix.read(j, k));
+                self.kernels.product(&left, &right, &mut matrix.write(i, j), size);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs all tasks in the order of their numbers, which the dependences allow.
+    ///
+    /// # Errors
+    /// As [`Factorisation::run`].
+    pub fn run_all(&self) -> Result<(), NotPositiveDefinite> {
+        (0..self.steps.count()).try_for_each(|task| self.run(task))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! The factor by tiles: against the reference, in random orders of the tasks, and of matrices that have none.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::chance::Random;
+
+const SIZES: [usize; 7] = [1, 2, 63, 64, 65, 200, 500];
+const TILES: [usize; 3] = [16, 32, 64];
+
+/// A positive definite matrix: a kernel of random places on a line, and a little on the diagonal.
+fn entries(n: usize) -> impl Fn(usize, usize) -> f64 {
+    let mut chance = Random::mixed(n as u64);
+    let places: Vec<f64> = (0..n).map(|_| chance.unit() * 10.0).collect();
+    move |row, column| {
+        let apart = places[row] - places[column];
+        (-0.5 * apart * apart).exp() + if row == column { 0.01 } else { 0.0 }
+    }
+}
+
+fn dense(n: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    (0..n * n).map(|at| entry((at % n).max(at / n), (at % n).min(at / n))).collect()
+}
+
+/// The greatest difference of L L^T and the matrix, as a part of 2 n 2^-52 times the norm of the matrix.
+fn error(n: usize, lower: &[f64], matrix: &[f64]) -> f64 {
+    let mut greatest: f64 = 0.0;
+    for row in 0..n {
+        for column in 0..=row {
+            let product: f64 = (0..=column).map(|p| lower[p * n + row] * lower[p * n + column]).sum();
+            greatest = greatest.max((product - matrix[column * n + row]).abs());
+        }
+    }
+    let norm = matrix.iter().fold(0.0_f64, |norm, x| norm.max(x.abs()));
+    greatest / (2.0 * n as f64 * f64::EPSILON * norm)
+}
+
+/// Runs the tasks in a random order that the dependences allow.
+fn run_in_random_order<K: TileKernels>(
+    factorisation: &Factorisation<'_, K>,
+    seed: u64,
+) -> Result<(), NotPositiveDefinite> {
+    let (steps, mut chance) = (factorisation.steps(), Random::mixed(seed));
+    let mut left: Vec<u32> = (0..steps.count()).map(|task| steps.predecessors(task)).collect();
+    let mut ready: Vec<usize> = (0..left.len()).filter(|task| left[*task] == 0).collect();
+    let mut ran = 0;
+    while !ready.is_empty() {
+        let task = ready.swap_remove(chance.idx(ready.len()));
+        factorisation.run(task)?;
+        ran += 1;
+        steps.successors(task, |next| {
+            left[next] -= 1;
+            if left[next] == 0 {
+                ready.push(next);
+            }
+        });
+    }
+    assert_eq!(ran, steps.count(), "tasks never became ready");
+    Ok(())
+}
+
+fn check<K: TileKernels + Copy>(kernels: K) {
+    for n in SIZES {
+        let (entry, matrix) = (entries(n), dense(n, entries(n)));
+        let expected = reference::factor(n, &matrix).unwrap();
+        assert!(error(n, &expected, &matrix) <= 1.0, "the reference, {n}");
+        for size in TILES {
+            let tiled = TiledMatrix::new(n, size, &entry);
+            Factorisation::new(&tiled, kernels).run_all().unwrap();
+            let lower = tiled.lower();
+            let error = error(n, &lower, &matrix);
+            assert!(error <= 1.0, "{n} rows in tiles of {size}: {error}");
+            let apart = lower.iter().zip(&expected).fold(0.0_f64, |apart, (a, b)| apart.max((a - b).abs()));
+            assert!(apart < 1e-9, "{n} rows in tiles of {size}: {apart} from the reference");
+            for seed in 0..3 {
+                let again = TiledMatrix::new(n, size, &entry);
+                run_in_random_order(&Factorisation::new(&again, kernels), seed).unwrap();
+                assert_eq!(again.lower(), lower, "the order of the tasks changed the bits");
+            }
+        }
+    }
+}
+
+fn check_failures<K: TileKernels + Copy>(kernels: K) {
+    let n = 100;
+    for bad in [-0.5, f64::NAN, f64::INFINITY, 0.0] {
+        for at in [0, 1, 31, 32, 70, 99] {
+            let good = entries(n);
+            let entry = |row, column| if (row, column) == (at, at) { bad } else { good(row, column) };
+            for size in TILES {
+                let tiled = TiledMatrix::new(n, size, entry);
+                let failed = Factorisation::new(&tiled, kernels).run_all();
+                assert_eq!(failed, Err(NotPositiveDefinite { row: at }), "{bad} at {at}, tiles of {size}");
+            }
+            assert_eq!(reference::factor(n, &dense(n, entry)), Err(NotPositiveDefinite { row: at }));
+        }
+    }
+}
+
+#[test]
+fn the_factor_is_that_of_the_reference_in_any_order_of_the_tasks() {
+    check(Plain);
+}
+
+#[test]
+fn a_matrix_that_is_not_positive_definite_is_an_error_with_its_row() {
+    check_failures(Plain);
+    let said = NotPositiveDefinite { row: 17 }.to_string();
+    assert!(said.starts_with("row 17 of the matrix"), "{said}");
+}
+
+#[cfg(feature = "faer")]
+#[test]
+fn faer_gives_the_factor_and_the_errors_of_the_reference() {
+    check(by_faer::Faer);
+    check_failures(by_faer::Faer);
+}
+
+#[test]
+fn a_matrix_of_no_rows_has_no_tasks() {
+    let tiled = TiledMatrix::new(0, 16, |_, _| unreachable!("it has no entry"));
+    let factorisation = Factorisation::new(&tiled, Plain);
+    assert_eq!(factorisation.steps().count(), 0);
+    factorisation.run_all().unwrap();
+}
+
+#[test]
+fn tasks_are_numbered_without_gaps_and_agree_on_their_order() {
+    for rows in 1..=12 {
+        let steps = Steps::new(rows);
+        assert_eq!(steps.count(), rows * (rows + 1) * (rows + 2) / 6);
+        let all: Vec<Step> = (0..steps.count()).map(|task| steps.step(task)).collect();
+        assert_eq!(all.iter().map(|step| format!("{step:?}")).collect::<HashSet<_>>().len(), all.len());
+        let mut named = vec![0; steps.count()];
+        // The longest path: successors have higher numbers.
+        let mut longest = vec![1; steps.count()];
+        for task in (0..steps.count()).rev() {
+            steps.successors(task, |next| {
+                assert!(next > task, "{:?} before {:?}", all[task], all[next]);
+                named[next] += 1;
+                longest[task] = longest[task].max(longest[next] + 1);
+            });
+        }
+        for task in 0..steps.count() {
+            assert_eq!(named[task], steps.predecessors(task), "{:?}", all[task]);
+            assert_eq!(longest[task] + 2, steps.priority(task), "{:?} of {rows}", all[task]);
+        }
+    }
+    assert_eq!(Steps::new(128).count(), 357_760);
+}

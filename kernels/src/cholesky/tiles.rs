@@ -1,0 +1,89 @@
+//! The lower half of a symmetric matrix in square tiles, each by columns and in one piece of memory.
+//!
+//! Invariant: the last row of tiles is filled up with rows of the identity, so that all tiles have one size and the factor of
+//! the fill is the fill.
+
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::steps::packed;
+
+/// One tile, by columns.
+type Tile = Box<[f64]>;
+
+/// A matrix of which the lower half is kept, in tiles.
+pub struct TiledMatrix {
+    n: usize,
+    size: usize,
+    /// Tile (i, j), j <= i, is at i (i + 1) / 2 + j.
+    tiles: Vec<RwLock<Tile>>,
+}
+
+impl TiledMatrix {
+    /// A matrix of n rows, in tiles of `size` rows: `entry` gives the entry of a row and a column, which is at most the row.
+    ///
+    /// # Panics
+    /// When the size of a tile is 0.
+    pub fn new(n: usize, size: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
+        assert!(size > 0, "tiles of no rows hold no matrix");
+        let rows = n.div_ceil(size);
+        let padded = |row: usize, column: usize| match row < n && column < n {
+            // The upper half of a diagonal tile is not read.
+            true if column <= row => entry(row, column),
+            _ => f64::from(u8::from(row == column)),
+        };
+        let tile = |i: usize, j: usize| -> Tile {
+            (0..size * size).map(|at| padded(i * size + at % size, j * size + at / size)).collect()
+        };
+        let tiles = (0..rows).flat_map(|i| (0..=i).map(move |j| (i, j)));
+        Self { n, size, tiles: tiles.map(|(i, j)| RwLock::new(tile(i, j))).collect() }
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.n
+    }
+
+    /// The number of rows of a tile.
+    pub fn tile_size(&self) -> usize {
+        self.size
+    }
+
+    /// The number of rows of tiles.
+    pub fn tile_rows(&self) -> usize {
+        self.n.div_ceil(self.size)
+    }
+
+    /// The lower half by columns, n * n numbers with zeros above the diagonal.
+    pub fn lower(&self) -> Vec<f64> {
+        let (n, size) = (self.n, self.size);
+        let mut dense = vec![0.0; n * n];
+        for i in 0..self.tile_rows() {
+            for j in 0..=i {
+                let tile = self.read(i, j);
+                for (at, x) in tile.iter().enumerate() {
+                    let (row, column) = (i * size + at % size, j * size + at / size);
+                    if column <= row && row < n {
+                        dense[column * n + row] = *x;
+                    }
+                }
+            }
+        }
+        dense
+    }
+
+    /// A tile to read.
+    pub(super) fn read(&self, i: usize, j: usize) -> RwLockReadGuard<'_, Tile> {
+        let tile = self.tiles[packed(i) + j].try_read();
+        tile.unwrap_or_else(|_| {
+            panic!("tile ({i}, {j}) is read while a task changes it, or after one that panicked")
+        })
+    }
+
+    /// A tile to change.
+    pub(super) fn write(&self, i: usize, j: usize) -> RwLockWriteGuard<'_, Tile> {
+        let tile = self.tiles[packed(i) + j].try_write();
+        tile.unwrap_or_else(|_| {
+            panic!("tile ({i}, {j}) is changed while a task uses it, or after one that panicked")
+        })
+    }
+}

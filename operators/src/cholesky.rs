@@ -1,0 +1,45 @@
+//! The Cholesky factorisation by tiles as a graph of tasks on the slots of a runtime.
+
+use boxwork_kernels::cholesky::{Factorisation, NotPositiveDefinite, TileKernels, TiledMatrix};
+use boxwork_runtime::inside::{GraphError, Inside, TaskGraph};
+
+/// The tasks of a factorisation, for the runtime.
+struct Tasks<'m, K>(Factorisation<'m, K>);
+
+impl<K: TileKernels> TaskGraph for Tasks<'_, K> {
+    type Error = NotPositiveDefinite;
+
+    fn tasks(&self) -> usize {
+        self.0.steps().count()
+    }
+
+    fn predecessors(&self, task: usize) -> u32 {
+        self.0.steps().predecessors(task)
+    }
+
+    fn successors(&self, task: usize, each: impl FnMut(usize)) {
+        self.0.steps().successors(task, each);
+    }
+
+    fn priority(&self, task: usize) -> u32 {
+        self.0.steps().priority(task)
+    }
+
+    fn run(&self, task: usize, _: &mut Inside<'_>) -> Result<(), NotPositiveDefinite> {
+        self.0.run(task)
+    }
+}
+
+/// Replaces a symmetric positive definite matrix by its Cholesky factor, on the slots that are free. The factor has the same
+/// bits on any number of slots.
+///
+/// # Errors
+/// When the matrix is not positive definite, with the first row whose pivot is not positive; when the request is cancelled. The
+/// matrix is neither itself nor its factor then.
+pub fn factorise<K: TileKernels>(
+    inside: &mut Inside<'_>,
+    matrix: &mut TiledMatrix,
+    kernels: K,
+) -> Result<(), GraphError<NotPositiveDefinite>> {
+    inside.graph(&Tasks(Factorisation::new(matrix, kernels)))
+}
