@@ -1,6 +1,6 @@
 //! How fast is a Cholesky factorisation by tiles, as a graph of tasks inside a box, beside the library's own?
 //!
-//! Units: GFLOP/s of f64, n^3 / 3 FLOP a factorisation, by wall time. Both sides compute tiles or blocks by `faer`: own side, the
+//! Units: GFLOP/s of f64, n^3 / 3 FLOP a factorisation, by processor time on one thread and by wall time on several. Both sides compute tiles or blocks by `faer`: own side, the
 //! graph of docs/decisions/115 on the slots of a runtime; beside it `faer`'s own factorisation of the whole matrix, on as many threads of
 //! rayon. A third side runs the tasks in turn on one thread without a graph: what the graph costs on one slot. Sides are measured in
 //! turn. The limit is two vector FMA a cycle and core, at the clock that the bench measures.
@@ -9,7 +9,7 @@
 //!
 //! `cargo bench --bench cholesky --features faer-threads -- n=4096 tile=256 threads=1 rounds=5`
 //!
-//! On a shared machine the rates say little and the ratios more; with more threads than free cores neither says anything.
+//! With more threads than free cores neither the rates nor the ratios say anything.
 
 mod support;
 
@@ -29,6 +29,7 @@ use boxwork_runtime::{Config, Runtime};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{self, LltParams, LltRegularization};
 use faer::{Mat, Par, Spec};
+use support::clock::{gigahertz, thread_seconds};
 use support::{Arguments, Side, print_machine, run_rounds, verdict};
 
 /// The largest difference of two factors of a matrix of this bench, whose entries are below n + 1.
@@ -50,15 +51,30 @@ struct Work {
     seconds: f64,
 }
 
-struct Factorises(Arc<Mutex<Work>>);
+/// The seconds of some work: of processor time if this thread does all of it.
+fn seconds_of(threads: usize, work: impl FnOnce()) -> f64 {
+    if threads == 1 {
+        return thread_seconds(work);
+    }
+    let begun = Instant::now();
+    work();
+    begun.elapsed().as_secs_f64()
+}
+
+struct Factorises {
+    work: Arc<Mutex<Work>>,
+    threads: usize,
+}
 
 impl Operator for Factorises {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut matrix) = work.matrix.take() else { return Err(BoxError::new("no matrix was given")) };
-        let begun = Instant::now();
-        cx.inside(|inside| factorise(inside, &mut matrix, Faer))?;
-        work.seconds = begun.elapsed().as_secs_f64();
+        let mut result = Ok(());
+        work.seconds = seconds_of(self.threads, || {
+            result = cx.inside(|inside| factorise(inside, &mut matrix, Faer));
+        });
+        result?;
         work.matrix = Some(matrix);
         Ok(Flow::Done)
     }
@@ -76,7 +92,7 @@ impl Graph {
         let work = Arc::new(Mutex::new(Work::default()));
         let of_box = Arc::clone(&work);
         let operator = OperatorEntry::new("factorises", "Factorises a matrix.", Kind::Stateful, move |_| {
-            Ok(Box::new(Factorises(Arc::clone(&of_box))))
+            Ok(Box::new(Factorises { work: Arc::clone(&of_box), threads }))
         });
         let text = "boxwork: 1\nboxes:\n  f: {kind: factorises}\n";
         let loaded =
@@ -109,12 +125,12 @@ fn whole(n: usize, threads: usize) -> (Mat<f64>, f64) {
     let parallel = if threads == 1 { Par::Seq } else { Par::rayon(threads) };
     let parameters = Spec::<LltParams, f64>::default();
     let mut memory = MemBuffer::new(factor::cholesky_in_place_scratch::<f64>(n, parallel, parameters));
-    let begun = Instant::now();
     let stack = MemStack::new(&mut memory);
-    let factored =
-        factor::cholesky_in_place(matrix.as_mut(), LltRegularization::default(), parallel, stack, parameters);
-    let seconds = begun.elapsed().as_secs_f64();
-    factored.unwrap_or_else(|error| panic!("{error:?}"));
+    let of_pivots = LltRegularization::default();
+    let seconds = seconds_of(threads, || {
+        let factored = factor::cholesky_in_place(matrix.as_mut(), of_pivots, parallel, stack, parameters);
+        factored.unwrap_or_else(|error| panic!("{error:?}"));
+    });
     (matrix, seconds)
 }
 
@@ -122,9 +138,7 @@ fn whole(n: usize, threads: usize) -> (Mat<f64>, f64) {
 fn in_turn(n: usize, tile: usize) -> f64 {
     let matrix = TiledMatrix::new(n, tile, entry(n));
     let factorisation = Factorisation::new(&matrix, Faer);
-    let begun = Instant::now();
-    factorisation.run_all().unwrap_or_else(|error| panic!("{error}"));
-    begun.elapsed().as_secs_f64()
+    thread_seconds(|| factorisation.run_all().unwrap_or_else(|error| panic!("{error}")))
 }
 
 fn check(n: usize, tiled: &TiledMatrix, whole: &Mat<f64>) {
@@ -143,7 +157,7 @@ fn main() {
     println!("question    how fast is a Cholesky factorisation by tiles, as a graph of tasks inside a box?");
     print_machine();
     let flop_per_cycle = if std::arch::is_x86_feature_detected!("avx512f") { 32.0 } else { 16.0 };
-    let limit = threads as f64 * support::clock::gigahertz() * flop_per_cycle;
+    let limit = threads as f64 * gigahertz() * flop_per_cycle;
     let graph = Graph::new(threads);
     let matrix = || TiledMatrix::new(n, tile, entry(n));
     println!(
