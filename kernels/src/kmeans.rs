@@ -7,15 +7,20 @@
 //! [`squared_l2`], ties go to the lowest centroid, and sums are f64, over blocks of [`BLOCK`] rows in the order of the rows,
 //! joined in the order of the blocks.
 //!
-//! Modules in reading order: `assign`, `spread` (a start with distances between its centroids), `update` (means, and clusters
-//! without rows), `reference` (the same in plain loops).
+//! Modules in reading order: `assign`, `device` (the assignment on devices), `means` (their means), `spread` (a start with distances between its
+//! centroids), `update` (means, and clusters without rows), `reference` (the same in plain loops).
 
 mod assign;
+pub mod device;
+pub mod means;
 mod spread;
 mod update;
 pub mod reference;
 #[cfg(test)]
 mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
 
 pub use assign::Assigner;
 pub use spread::spread;
@@ -57,7 +62,7 @@ pub struct Options {
 pub struct Clustering {
     /// Row after row.
     pub centroids: Vec<f32>,
-    /// For each round, the sum of squared distances of rows from the centroids at its beginning.
+    /// For each round that was computed by [`Rounds::compute`], the sum of squared distances of rows from the centroids at its beginning.
     pub objectives: Vec<f64>,
     /// Whether the last round changed no row's cluster.
     pub is_settled: bool,
@@ -76,7 +81,7 @@ pub fn start(rows: u64, clusters: usize, seed: u64) -> Vec<u64> {
 /// If the system has no memory for the clusters of the rows.
 ///
 /// # Panics
-/// If there is no centroid, or these are no whole rows, or more than 2^32.
+/// As [`Rounds::new`].
 pub fn k_means(
     rows: &[f32],
     dimensions: usize,
@@ -85,52 +90,169 @@ pub fn k_means(
     path: CodePath,
     pieces: &mut Pieces<'_>,
 ) -> Result<Option<Clustering>, MemoryRefused> {
-    assert!(dimensions > 0 && rows.len().is_multiple_of(dimensions), "whole rows");
-    assert!(!start.is_empty() && start.len().is_multiple_of(dimensions), "whole centroids");
-    let count = rows.len() / dimensions;
-    assert!(count.max(start.len() / dimensions) < u32::MAX as usize, "rows have numbers of 32 bits");
-    let mut done = Clustering { centroids: start, objectives: Vec::new(), is_settled: false, splits: 0 };
-    let frozen = options.frozen.min(done.centroids.len() / dimensions) * dimensions;
-    let centre = assign::centre(rows, dimensions);
-    let what = || format!("the clusters of {count} rows");
-    let mut clusters = filled(count, u32::MAX, what, "take fewer rows")?;
-    let mut random = Random::mixed(options.seed ^ 0x6b6d);
-    while done.objectives.len() < options.iterations && count > 0 {
-        let assigner = Assigner::new(&done.centroids, dimensions, Some(&centre));
-        let is_first = done.objectives.is_empty();
+    let mut rounds = Rounds::new(rows, dimensions, start, options)?;
+    while !rounds.is_over() {
+        if !rounds.compute(path, rows, pieces) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(rounds.into_clustering()))
+}
+
+/// A clustering under way. A round assigns all rows, here or elsewhere, and ends with new centroids.
+#[derive(Clone, Debug)]
+pub struct Rounds {
+    dimensions: usize,
+    options: Options,
+    /// Near the middle of the rows.
+    centre: Vec<f32>,
+    /// By row: its cluster in the last round.
+    clusters: Arc<Vec<u32>>,
+    done: Clustering,
+    count: usize,
+    random: Random,
+}
+
+impl Rounds {
+    /// Begins with the centroids `start` for some rows, `dimensions` numbers each.
+    ///
+    /// # Errors
+    /// If the system has no memory for the clusters of the rows.
+    ///
+    /// # Panics
+    /// If there is no centroid, or these are no whole rows, or more than 2^32.
+    pub fn new(
+        rows: &[f32],
+        dimensions: usize,
+        start: Vec<f32>,
+        options: Options,
+    ) -> Result<Self, MemoryRefused> {
+        assert!(dimensions > 0 && rows.len().is_multiple_of(dimensions), "whole rows");
+        assert!(!start.is_empty() && start.len().is_multiple_of(dimensions), "whole centroids");
+        let count = rows.len() / dimensions;
+        assert!(count.max(start.len() / dimensions) < u32::MAX as usize, "rows have numbers of 32 bits");
+        let what = || format!("the clusters of {count} rows");
+        Ok(Self {
+            dimensions,
+            options,
+            centre: assign::centre(rows, dimensions),
+            clusters: Arc::new(filled(count, u32::MAX, what, "take fewer rows")?),
+            done: Clustering { centroids: start, objectives: Vec::new(), is_settled: false, splits: 0 },
+            count: 0,
+            random: Random::mixed(options.seed ^ 0x6b6d),
+        })
+    }
+
+    /// Whether there is no further round.
+    pub fn is_over(&self) -> bool {
+        self.done.is_settled || self.count >= self.options.iterations || self.clusters.is_empty()
+    }
+
+    /// Rounds so far.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The centroids to assign the rows of this round to.
+    pub fn centroids(&self) -> &[f32] {
+        &self.done.centroids
+    }
+
+    /// The assignment of this round; its rows may be taken with those clusters that [`Rounds::earlier`] gives.
+    pub fn assigner(&self) -> Assigner<'_> {
+        Assigner::new(&self.done.centroids, self.dimensions, Some(&self.centre))
+    }
+
+    /// The clusters of some rows in the round before; none in the first round.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn earlier(&self, rows: Range<usize>) -> &[u32] {
+        if self.count == 0 { &[] } else { &self.clusters[rows] }
+    }
+
+    /// Computes a round; returns false if the caller cancelled it.
+    ///
+    /// # Panics
+    /// If these are not the rows it began with.
+    pub fn compute(&mut self, path: CodePath, rows: &[f32], pieces: &mut Pieces<'_>) -> bool {
+        let (dimensions, count) = (self.dimensions, self.clusters.len());
+        let assigner = self.assigner();
         let found = collect(pieces, count.div_ceil(ROWS_PER_PIECE), |piece| {
             let of_piece = piece * ROWS_PER_PIECE..count.min((piece + 1) * ROWS_PER_PIECE);
             let rows = &rows[of_piece.start * dimensions..of_piece.end * dimensions];
-            assigner.assign_again(path, rows, if is_first { &[] } else { &clusters[of_piece] })
+            assigner.assign_again(path, rows, self.earlier(of_piece))
         });
-        let Some(found) = found else { return Ok(None) };
-        let (mut objective, mut block, mut has_moved) = (0.0, 0.0, false);
-        for (row, (cluster, distance)) in found.into_iter().flatten().enumerate() {
+        let Some(found) = found else { return false };
+        let (mut objective, mut block) = (0.0, 0.0);
+        for (row, (_, distance)) in found.iter().flatten().enumerate() {
             if row % BLOCK == 0 {
                 objective += block;
                 block = 0.0;
             }
             block += distance;
-            has_moved |= clusters[row] != cluster;
-            clusters[row] = cluster;
         }
-        done.objectives.push(objective + block);
-        if !has_moved {
-            done.is_settled = true;
-            break;
+        self.done.objectives.push(objective + block);
+        let clusters = found.into_iter().flatten().map(|(cluster, _)| cluster).collect();
+        self.settle(clusters) || self.update(path, rows, pieces)
+    }
+
+    /// Takes the cluster of each row, the lowest of those that are nearest; returns whether no row has another than in the round
+    /// before. If not, [`Rounds::update`] comes next.
+    ///
+    /// # Panics
+    /// If there is no cluster for each row, or the rounds are over.
+    pub fn settle(&mut self, clusters: Vec<u32>) -> bool {
+        assert!(
+            !self.is_over() && clusters.len() == self.clusters.len(),
+            "a cluster for each row of a round"
+        );
+        self.done.is_settled = clusters == *self.clusters;
+        self.clusters = Arc::new(clusters);
+        self.count += 1;
+        self.done.is_settled
+    }
+
+    /// Replaces centroids by the means of their clusters; returns false if the caller cancelled it.
+    ///
+    /// # Panics
+    /// If these are not the rows it began with.
+    pub fn update(&mut self, path: CodePath, rows: &[f32], pieces: &mut Pieces<'_>) -> bool {
+        let (dimensions, count) = (self.dimensions, self.done.centroids.len() / self.dimensions);
+        assert_eq!(rows.len(), self.clusters.len() * dimensions, "rows of the rounds");
+        let found = update::means(path, rows, dimensions, &self.clusters, count, pieces);
+        let Some((means, counts)) = found else { return false };
+        self.replace(&means, counts);
+        true
+    }
+
+    /// Replaces centroids by the means of their clusters, which have so many rows, as [`Rounds::update`] computes them.
+    ///
+    /// # Panics
+    /// If there is no mean or number for each cluster.
+    pub fn replace(&mut self, means: &[f32], counts: Vec<usize>) {
+        let (dimensions, options, centroids) = (self.dimensions, self.options, &mut self.done.centroids);
+        assert_eq!((means.len(), counts.len() * dimensions), (centroids.len(), centroids.len()), "means");
+        let frozen = options.frozen.min(counts.len());
+        let each = centroids.chunks_exact_mut(dimensions).zip(means.chunks_exact(dimensions)).zip(&counts);
+        for ((centroid, mean), _) in each.skip(frozen).filter(|(_, count)| **count > 0) {
+            centroid.copy_from_slice(mean);
         }
-        let kept = done.centroids[..frozen].to_vec();
-        let Some(counts) = update::means(path, rows, dimensions, &clusters, &mut done.centroids, pieces)
-        else {
-            return Ok(None);
-        };
-        done.centroids[..frozen].copy_from_slice(&kept);
-        done.splits += update::split(counts, options.frozen, dimensions, &mut done.centroids, &mut random);
+        self.done.splits += update::split(counts, options.frozen, dimensions, centroids, &mut self.random);
         if options.spherical {
-            update::normalise(&mut done.centroids[frozen..], dimensions);
+            update::normalise(&mut centroids[frozen * dimensions..], dimensions);
         }
     }
-    Ok(Some(done))
+
+    /// The clusters of the last round.
+    pub fn clusters(&self) -> &Arc<Vec<u32>> {
+        &self.clusters
+    }
+
+    /// The centroids and how they came about; sums of squared distances only of the rounds that were computed here.
+    pub fn into_clustering(self) -> Clustering {
+        self.done
+    }
 }
 
 /// The nearest centroid of a row and the squared distance from it, by comparing all.

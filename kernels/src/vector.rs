@@ -11,6 +11,7 @@ mod flat;
 mod integer;
 mod bytes;
 pub mod codes;
+mod tile;
 pub mod device;
 pub mod few;
 pub mod generate;

@@ -12,30 +12,27 @@ const CLUSTERS_PER_PIECE: usize = 64;
 /// A split cluster's two centroids differ by this part of each number, with alternating signs (Johnson, Douze and Jegou 2017).
 const SPLIT: f32 = 1.0 / 1024.0;
 
-/// Replaces the centroid of each cluster that has rows by their mean, and returns the number of rows of each; `None` if
-/// cancelled.
+/// The mean of each cluster, zeros where it has no rows, and the number of rows of each; `None` if cancelled.
 pub(super) fn means(
     path: CodePath,
     rows: &[f32],
     dimensions: usize,
     clusters: &[u32],
-    centroids: &mut [f32],
+    count: usize,
     pieces: &mut Pieces<'_>,
-) -> Option<Vec<usize>> {
-    let count = centroids.len() / dimensions;
+) -> Option<(Vec<f32>, Vec<usize>)> {
     let (order, starts) = by_cluster(clusters, count);
     let found = collect(pieces, count.div_ceil(CLUSTERS_PER_PIECE), |piece| {
         let first = piece * CLUSTERS_PER_PIECE;
         let clusters = first..count.min(first + CLUSTERS_PER_PIECE);
         run(path, Means { rows, dimensions, order: &order, starts: &starts[clusters.start..=clusters.end] })
     })?;
-    let sums = found.iter().flat_map(|means| means.chunks_exact(dimensions));
-    for ((cluster, centroid), mean) in centroids.chunks_exact_mut(dimensions).enumerate().zip(sums) {
-        if starts[cluster] < starts[cluster + 1] {
-            centroid.copy_from_slice(mean);
-        }
-    }
-    Some(starts.windows(2).map(|window| window[1] - window[0]).collect())
+    Some((found.concat(), starts.windows(2).map(|window| window[1] - window[0]).collect()))
+}
+
+/// The mean of a cluster of these rows, which ascend.
+pub(super) fn mean_of(path: CodePath, rows: &[f32], dimensions: usize, of_cluster: &[u32]) -> Vec<f32> {
+    run(path, Means { rows, dimensions, order: of_cluster, starts: &[0, of_cluster.len()] })
 }
 
 /// All rows cluster by cluster, in their order within each, and where each cluster begins.

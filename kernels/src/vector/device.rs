@@ -13,23 +13,14 @@ use half::f16;
 
 use super::flat::{FlatQueries, row_terms};
 use super::measure::{VectorMeasure, inner_product};
+use super::tile;
+pub use super::tile::{GROUP, ITEMS};
 use crate::CodePath;
 use crate::numbers::{Number, NumberType, VectorRef};
 use crate::with_numbers;
 
 /// The source of the kernels.
-pub const TEXT: &str = include_str!("device.cl");
-
-/// Work items of a group.
-pub const ITEMS: usize = SIDE * SIDE;
-/// Rows and queries of a work group.
-pub const GROUP: usize = 4 * QUADS * SIDE;
-/// Rows and queries of an item, in quadruples.
-const QUADS: usize = 2;
-/// Items of a group that share a row, and those that share a query.
-const SIDE: usize = 16;
-/// Numbers of each vector that lie in local memory.
-const DEPTH: usize = 16;
+pub const TEXT: &str = concat!(include_str!("tile.cl"), include_str!("device.cl"));
 
 /// The most objects that a search on a device finds.
 pub const K_MAX: usize = 2048;
@@ -54,8 +45,7 @@ pub fn padded(dimensions: usize) -> usize {
 
 /// The constants to compile the source with.
 pub fn constants(products: Products) -> Vec<(&'static str, String)> {
-    let sizes = [("GROUP", GROUP), ("QUADS", QUADS), ("SIDE", SIDE), ("DEPTH", DEPTH)];
-    let mut constants: Vec<_> = sizes.map(|(name, size)| (name, size.to_string())).into();
+    let mut constants = tile::constants();
     let Products::Single(numbers) = products else {
         constants.push(("UNITS", "1".to_owned()));
         return constants;
@@ -183,14 +173,25 @@ impl HalfError {
 }
 
 /// The largest part of a product of norms that halves may take, so that they exclude enough.
-const HALVES_WORTH: f64 = 1.0 / 256.0;
+pub(crate) const HALVES_WORTH: f64 = 1.0 / 256.0;
 /// The error of a sum of products on matrix units for each product, as a part of the product of the norms: they cut off bits
 /// below the largest part of a sum, eight units of f32 at most.
 const UNIT_OF_SUM: f64 = 8.0 / (1 << 24) as f64;
 
 /// The half that is nearest to a number, as a number.
-fn halved(number: f32) -> f32 {
+pub(crate) fn halved(number: f32) -> f32 {
     f16::from_f32(number).to_f32()
+}
+
+/// The norm of a vector, and that of what rounding to halves takes from it.
+pub(crate) fn halved_norms(vector: &[f32]) -> (f64, f64) {
+    let of = |f: &dyn Fn(f32) -> f64| vector.iter().map(|x| f(*x).powi(2)).sum::<f64>().sqrt();
+    (of(&|x| f64::from(x)), of(&|x| f64::from(x) - f64::from(halved(x))))
+}
+
+/// The error of a sum of products of halves on matrix units, as a part of the product of the vectors' norms.
+pub(crate) fn sum_error_of_units(dimensions: usize) -> f64 {
+    (dimensions as f64 + 16.0) * UNIT_OF_SUM * (1.0 + HALVES_WORTH).powi(2)
 }
 
 /// Numbers as words of two halves, vector by vector, each padded with zeros.
@@ -216,11 +217,7 @@ impl DeviceQueries {
             let scaled = |number: &f32| (f64::from(*number) / norm) as f32;
             numbers.extend(query.iter().map(|number| if is_scaled { scaled(number) } else { *number }));
         }
-        let of_query = |query: &[f32]| {
-            let of = |f: &dyn Fn(f32) -> f64| query.iter().map(|x| f(*x).powi(2)).sum::<f64>().sqrt();
-            (of(&|x| f64::from(x)), of(&|x| f64::from(x) - f64::from(halved(x))))
-        };
-        let halved = numbers.chunks_exact(dimensions.max(1)).map(of_query).collect();
+        let halved = numbers.chunks_exact(dimensions.max(1)).map(halved_norms).collect();
         let flat = FlatQueries::new(CodePath::Portable, measure, dimensions, queries);
         Self { flat, measure, dimensions, numbers, halved }
     }
@@ -242,11 +239,10 @@ impl DeviceQueries {
     /// The largest error that halves and matrix units add to that of a value; nothing if it would exclude too little.
     pub fn error_of_halves(&self, query: usize, norm_max: f64, rows: HalfError) -> Option<f64> {
         let (norm, lost) = self.halved[query];
-        let steps = self.dimensions as f64 + 16.0;
         // By the norms of the query and of the row, which the cosine divides by.
         let relative = rows.relative + lost / norm.max(f64::MIN_POSITIVE) * (1.0 + rows.relative);
         let is_worth = relative <= HALVES_WORTH || norm == 0.0 && rows.relative <= HALVES_WORTH;
-        let of_sum = steps * UNIT_OF_SUM * (1.0 + HALVES_WORTH).powi(2);
+        let of_sum = sum_error_of_units(self.dimensions);
         let error = match self.measure {
             VectorMeasure::Cosine => 1.01 * (relative.min(1.0) + of_sum),
             _ => {
