@@ -181,3 +181,44 @@ fn with_query<'a>(arguments: &[&'a str], query: &'a str) -> Vec<&'a str> {
     let swapped = |argument: &&'a str| if argument.ends_with(".jpg") { query } else { *argument };
     arguments.iter().map(swapped).collect()
 }
+
+#[test]
+fn lists_and_graphs_of_devices_have_the_bytes_of_the_processor() {
+    if !has_device("lists_and_graphs_of_devices_have_the_bytes_of_the_processor") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let run = |arguments: &[&str]| {
+        let (status, _, said) = ended(boxwork(folder.path(), arguments));
+        assert!(status == 0 && !said.contains("warning"), "{said}");
+    };
+    let bytes = |name: &str| std::fs::read(folder.path().join(name)).expect("the file was written");
+    // Whole numbers, so that many distances are equal.
+    let numbers: Vec<u8> = (0..400 * 8u32).map(|place| (place * place % 251 % 7) as u8).collect();
+    std::fs::write(folder.path().join("base.u8"), numbers).expect("the vectors");
+    run(&["import", "base.u8", "--type", "u8", "--dimensions", "8", "--out", "v.arrow"]);
+    run(&["remove", "--store", "v.arrow", "17", "300"]);
+    let lists = |out: &str, codes: &str, distance: &str, more: &[&str]| {
+        let make = ["lists", "--store", "v.arrow", "--lists", "9", "--codes", codes, "--distance", distance];
+        run(&[&make, &["--out", out][..], more].concat());
+        bytes(out)
+    };
+    for (codes, distance) in [("rows", "l2"), ("fast", "cosine")] {
+        let expected = lists(&format!("{codes}.arrow"), codes, distance, &["--device", "cpu"]);
+        for workers in ["1", "2", "7"] {
+            let out = format!("{codes}-{workers}.arrow");
+            let found = lists(&out, codes, distance, &["--device", "gpu", "--workers", workers]);
+            assert!(found == expected, "{codes}, {workers} workers: the device shows");
+        }
+    }
+    let graph = |out: &str, device: &str, workers: &str| {
+        let set = [format!("out={out}"), format!("device={device}")];
+        let make = ["run", "knn_graph", "--set", "store=v.arrow", "--set", "k=6", "--workers", workers];
+        run(&[&make[..], &["--set", &set[0], "--set", &set[1]]].concat());
+        bytes(out)
+    };
+    let expected = graph("cpu.arrow", "cpu", "2");
+    for workers in ["1", "7"] {
+        assert!(graph("gpu.arrow", "gpu", workers) == expected, "{workers} workers: the device shows");
+    }
+}

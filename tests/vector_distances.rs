@@ -456,7 +456,8 @@ fn a_graph_by_the_cosine_has_the_neighbours_of_a_search_and_one_by_ip_is_refused
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     };
     check(&fails(at, &[&make[..], &["--set", "distance=ip"]].concat(), 1));
-    let pipeline = ok(at, &["pipelines", "show", "knn_graph"]).replace("default: auto", "default: ip");
+    let pipeline = ok(at, &["pipelines", "show", "knn_graph"])
+        .replace("text, default: auto, about: \"l2", "text, default: ip, about: \"l2");
     fs::write(at.join("by_ip.yaml"), pipeline).expect("a disk");
     check(&fails(at, &["check", "by_ip.yaml"], 1));
 }

@@ -28,7 +28,7 @@ pub(crate) use chain::measure_of;
 pub use error::ListsError;
 pub(crate) use layout::FORMAT;
 pub use layout::quantizers_of;
-pub use quantizers::{CODINGS, Coding, ListsOptions, Quantizers, Training};
+pub use quantizers::{CODINGS, Clustering, Coding, ListsOptions, Quantizers, Training};
 pub use reader::{ListQueries, Lists};
 pub(crate) use upkeep::{append, write_compacted};
 pub use writer::{Assigned, write};

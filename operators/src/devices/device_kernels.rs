@@ -3,6 +3,7 @@
 use boxwork_kernels::gaussian_process::pass::device as pass;
 use boxwork_kernels::gaussian_process::{Form, l1};
 use boxwork_kernels::k_select::{self, Way};
+use boxwork_kernels::kmeans::{device as clusters, means};
 use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
 use boxwork_kernels::selection::{self, Bounded};
 use boxwork_kernels::similarity::Measure;
@@ -260,6 +261,76 @@ pub enum Arrays {
     Values,
     /// `minima`.
     Minima,
+}
+
+static ASSIGN: [KernelSpec; 1] = [KernelSpec {
+    name: "assign",
+    arguments: &[
+        ("rows", Argument::Buffer),
+        ("terms", Argument::Buffer),
+        ("rows_count", Argument::Value(4)),
+        ("centroids", Argument::Buffer),
+        ("squares", Argument::Buffer),
+        ("centroids_count", Argument::Value(4)),
+        ("dimensions", Argument::Value(4)),
+        ("errors", Argument::Value(16)),
+        ("clusters", Argument::Buffer),
+        ("list_count", Argument::Buffer),
+        ("list", Argument::Buffer),
+        ("is_listed", Argument::Value(4)),
+    ],
+}];
+
+static ASSIGN_ON_UNITS: [KernelSpec; 1] = [KernelSpec {
+    name: "assign",
+    arguments: &[
+        ("halves", Argument::Buffer),
+        ("terms", Argument::Buffer),
+        ("rows_count", Argument::Value(4)),
+        ("halved", Argument::Buffer),
+        ("halved_squares", Argument::Buffer),
+        ("centroids_count", Argument::Value(4)),
+        ("dimensions", Argument::Value(4)),
+        ("errors", Argument::Value(16)),
+        ("clusters", Argument::Buffer),
+        ("list_count", Argument::Buffer),
+        ("list", Argument::Buffer),
+    ],
+}];
+
+static MEANS: [KernelSpec; 1] = [KernelSpec {
+    name: "means",
+    arguments: &[
+        ("rows", Argument::Buffer),
+        ("order", Argument::Buffer),
+        ("starts", Argument::Buffer),
+        ("blocks", Argument::Value(4)),
+        ("clusters", Argument::Value(4)),
+        ("dimensions", Argument::Value(4)),
+        ("found", Argument::Buffer),
+    ],
+}];
+
+/// The means of clusters (`kmeans/means.cl`).
+pub fn means_program() -> ProgramSource {
+    ProgramSource {
+        name: "means",
+        text: means::TEXT,
+        constants: means::constants(),
+        kernels: &MEANS,
+        exact: true,
+    }
+}
+
+/// The nearest centroid of each row (`kmeans/device.cl`).
+pub fn assign_program(on_units: bool) -> ProgramSource {
+    ProgramSource {
+        name: "kmeans",
+        text: clusters::TEXT,
+        constants: clusters::constants(on_units),
+        kernels: if on_units { &ASSIGN_ON_UNITS } else { &ASSIGN },
+        exact: true,
+    }
 }
 
 /// The nearest vectors of many queries (`vector/device.cl`).

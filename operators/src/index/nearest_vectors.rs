@@ -4,7 +4,7 @@
 //! slots bound pieces of the store side by side; each piece begins with the ranges that the pieces before it have left.
 
 mod block;
-mod on_device;
+pub(super) mod on_device;
 
 use std::ops::Range;
 use std::path::Path;
@@ -82,27 +82,30 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     }),
     code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_ROWS_MIN)),
     example: "nearest: {kind: nearest_vectors, space: space, codes: base.codes.arrow, k: 10}",
-    share: Some(|bind| {
-        let space = resources::space(bind)?;
-        let (vectors, measure) = vectors_of(&*space)?;
-        let codes =
-            bind.get_text("codes").map(|path| vector_codes::open(Path::new(path), &*space)).transpose()?;
-        if vectors.len() > u64::from(u32::MAX) {
-            return Err(BoxError::new(format!("`{}` has more than 2^32 rows", vectors.path().display())));
-        }
-        let chunks = Chunks::new(&vectors);
-        Ok(Arc::new(Shared { space, vectors, measure, codes, chunks }))
-    }),
+    share: Some(|bind| Ok(Arc::new(Shared::of_space(&resources::space(bind)?, bind.get_text("codes"))?))),
     ..OperatorSpec::new("nearest_vectors", "Finds the nearest vectors of many queries.", Kind::Stateful, make)
 };
 
 /// The vectors and codes that requests share.
-struct Shared {
+pub(super) struct Shared {
     space: Arc<dyn Space>,
     vectors: Arc<ObjectStore<Vectors>>,
     measure: VectorMeasure,
     codes: Option<Codes>,
     chunks: Chunks,
+}
+
+impl Shared {
+    /// The vectors of a space, to scan.
+    pub(super) fn of_space(space: &Arc<dyn Space>, codes: Option<&str>) -> Result<Self, BoxError> {
+        let (vectors, measure) = vectors_of(&**space)?;
+        let codes = codes.map(|path| vector_codes::open(Path::new(path), &**space)).transpose()?;
+        if vectors.len() > u64::from(u32::MAX) {
+            return Err(BoxError::new(format!("`{}` has more than 2^32 rows", vectors.path().display())));
+        }
+        let chunks = Chunks::new(&vectors);
+        Ok(Self { space: Arc::clone(space), vectors, measure, codes, chunks })
+    }
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {

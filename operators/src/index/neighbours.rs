@@ -1,6 +1,8 @@
 //! `neighbours`: the k nearest other vectors of each vector of a store.
 //!
-//! Invariant: the neighbours are those of a scan for each vector, for any number of workers.
+//! Invariant: the neighbours are those of a scan for each vector, for any number of workers, and on devices.
+
+mod on_device;
 
 use std::sync::Arc;
 
@@ -9,20 +11,25 @@ use boxwork_kernels::CodePath;
 use boxwork_kernels::neighbours::{Graph, graph, graph_by_cosine};
 use boxwork_kernels::vector::VectorMeasure;
 use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::lists::{dimensions, vectors};
 use boxwork_stores::space::Space;
 
+use self::on_device::Batches;
+use super::nearest_vectors::on_device::{DEVICE_ROWS_MIN, Sized};
 use crate::columns;
-use crate::resources::{self, SPACE};
+use crate::devices::code_path;
+use crate::resources::{self, SPACE, device_parameter};
 
 /// The most rows of an envelope, about.
 const ENVELOPE_ROWS: usize = 4096;
 
 const EDGES: Out = Out::new(0, "edges", columns::pair_distances, "each vector with each of its neighbours");
 
-/// Computes the graph of nearest neighbours. Each pair of vectors is computed once and serves both.
+/// Computes the graph of nearest neighbours. On slots, each pair of vectors is
+/// computed once and serves both; devices scan all vectors for each.
 ///
 /// # Inputs
 /// None.
@@ -31,7 +38,8 @@ const EDGES: Out = Out::new(0, "edges", columns::pair_distances, "each vector wi
 /// `edges`: for each vector `a`, in the order of the store, its neighbours `b`, the nearest first; equal distances go by id.
 ///
 /// # Parameters
-/// `space`: vectors, and the distance l2 or cosine. `k`: the neighbours of each.
+/// `space`: vectors, and the distance l2 or cosine. `k`: the neighbours of each. `device`: where to compute; the neighbours are
+/// the same everywhere. Slots find more than 2,047 neighbours.
 pub static NEIGHBOURS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -42,11 +50,13 @@ pub static NEIGHBOURS: OperatorSpec = OperatorSpec {
             "neighbours of each vector; fewer if there are fewer vectors",
         )
         .unit("objects"),
+        device_parameter("auto"),
     ],
     outputs: &[EDGES],
     check: Some(|arguments, resources| {
         resources::distance_of(arguments, resources).map_or(Ok(()), |distance| measure(&distance).map(drop))
     }),
+    code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_ROWS_MIN)),
     example: "edges: {kind: neighbours, space: space, k: 10}",
     ..OperatorSpec::new(
         "neighbours",
@@ -60,15 +70,9 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
     let dimensions = dimensions(&*space)?;
     let measure = measure(&space.measure()).map_err(BoxError::new)?;
-    Ok(Box::new(Neighbours {
-        space,
-        measure,
-        dimensions,
-        k: bind.count("k"),
-        ids: Vec::new(),
-        graph: None,
-        next: 0,
-    }))
+    let picked = bind.pick_devices("device", Some(space.store().objects_count()), DEVICE_ROWS_MIN)?;
+    let sizes = (dimensions, bind.count("k"), bind.slots() as u64);
+    Ok(Box::new(Neighbours::new(space, measure, sizes, picked)))
 }
 
 /// The measure of a graph by a distance of this name.
@@ -89,22 +93,61 @@ struct Neighbours {
     measure: VectorMeasure,
     dimensions: usize,
     k: usize,
+    /// The devices that may compute the graph.
+    picked: Picked,
+    slots: u64,
+    /// Rows of a scan, and its sizes, other than the usual ones; in tests.
+    sized: Option<(usize, Sized)>,
     /// The id of each row of the graph.
     ids: Vec<u64>,
-    /// Set by the first firing.
+    /// Set by the first firing, until there is a graph.
+    rows: Option<Arc<Vec<f32>>>,
+    on_devices: Option<Batches>,
     graph: Option<Graph>,
     /// The first row not given yet.
     next: usize,
 }
 
-impl Operator for Neighbours {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        if self.graph.is_none() {
-            let store = Arc::clone(self.space.store());
-            self.ids = store.among(0..store.ids_count()).collect();
-            resources::bring_in(cx, &*store, &self.ids)?;
-            let rows = vectors(&*store, &self.ids)?;
-            store.confirm()?;
+impl Neighbours {
+    fn new(
+        space: Arc<dyn Space>,
+        measure: VectorMeasure,
+        (dimensions, k, slots): (usize, usize, u64),
+        picked: Picked,
+    ) -> Self {
+        let (ids, rows, on_devices, graph, sized) = (Vec::new(), None, None, None, None);
+        Self { space, measure, dimensions, k, picked, slots, sized, ids, rows, on_devices, graph, next: 0 }
+    }
+
+    /// Reads the rows, and begins with the graph on devices if there are some.
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+        let store = Arc::clone(self.space.store());
+        self.ids = store.among(0..store.ids_count()).collect();
+        resources::bring_in(cx, &*store, &self.ids)?;
+        let rows = Arc::new(vectors(&*store, &self.ids)?);
+        store.confirm()?;
+        if self.picked.devices.is_some() && !self.ids.is_empty() {
+            let (sizes, rows) = ((self.dimensions, self.k, self.slots), (&*self.ids, &rows));
+            self.on_devices =
+                Batches::new((&self.space, self.measure), rows, sizes, &self.picked, self.sized)?;
+        }
+        self.rows = Some(rows);
+        Ok(())
+    }
+
+    /// Goes on with the graph; `More` once there is one.
+    fn compute(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let Some(rows) = self.rows.clone() else {
+            self.begin(cx)?;
+            return Ok(Flow::More);
+        };
+        if let Some(batches) = &mut self.on_devices {
+            match batches.process(cx)? {
+                Flow::Done if cx.is_cancelled() => return Ok(Flow::Done),
+                Flow::Done => self.graph = self.on_devices.take().and_then(Batches::into_graph),
+                flow => return Ok(flow),
+            }
+        } else {
             let graph = match self.measure {
                 VectorMeasure::Cosine => graph_by_cosine,
                 _ => graph,
@@ -120,6 +163,16 @@ impl Operator for Neighbours {
                 });
                 !cx.is_cancelled()
             })?;
+        }
+        self.rows = None;
+        Ok(if self.graph.is_some() { Flow::More } else { Flow::Done })
+    }
+}
+
+impl Operator for Neighbours {
+    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if self.graph.is_none() {
+            return self.compute(cx);
         }
         let Some(graph) = &self.graph else { return Ok(Flow::Done) };
         while self.next < graph.rows() {

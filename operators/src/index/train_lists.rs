@@ -1,21 +1,29 @@
 //! `train_lists`: the centroids of a store's lists, and the codebook of their codes.
 //!
-//! Invariant: equal stores and parameters give equal bits, on every machine and for any number of workers.
+//! Invariant: equal stores and parameters give equal bits, on every machine, for any number of workers, and on devices.
+
+mod block;
+mod on_device;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::types::Float32Type;
 use arrow_array::{ArrayRef, ListArray, StringArray, UInt32Array, UInt64Array};
+use boxwork_kernels::CodePath;
 use boxwork_kernels::rotation::Start;
 use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::lists::{CODINGS, Coding, ListsOptions, Quantizers, Training, quantizers_of};
+use boxwork_stores::lists::{CODINGS, Clustering, Coding, ListsOptions, Quantizers, Training, quantizers_of};
 use boxwork_stores::space::Space;
 
+use self::on_device::{Assignment, DEVICE_ROWS_MIN, Sized};
 use crate::columns;
-use crate::resources::{self, SPACE};
+use crate::devices::code_path;
+use crate::devices::stage::DeviceStage;
+use crate::resources::{self, SPACE, device_parameter};
 
 /// Consecutive ids of an envelope.
 const IDS: u64 = 4096;
@@ -101,8 +109,10 @@ pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
             Default::Text("principal"),
             "the first rotation: principal components, or random directions",
         ),
+        device_parameter("auto"),
     ],
     outputs: &[QUANTIZERS, RANGES],
+    code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_ROWS_MIN)),
     example: "quantizers: {kind: train_lists, space: space, lists: 1024}",
     ..OperatorSpec::new(
         "train_lists",
@@ -134,36 +144,102 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     if let Some(others) = bind.get_text("keep") {
         training = training.keeping(&quantizers_of(Path::new(others))?)?;
     }
-    Ok(Box::new(TrainLists { space, training: Some(training), next: 0 }))
+    let picked = bind.pick_devices("device", Some(training.rows_count() as u64), DEVICE_ROWS_MIN)?;
+    let (sized, slots) = (Sized::default(), bind.slots());
+    Ok(Box::new(TrainLists { space, training, options, picked, sized, slots, state: State::Begins, next: 0 }))
 }
 
 struct TrainLists {
     space: Arc<dyn Space>,
-    /// Taken by the first firing.
-    training: Option<Training>,
+    training: Training,
+    options: ListsOptions,
+    /// The devices that may assign rows.
+    picked: Picked,
+    /// Sizes other than the usual ones, in tests.
+    sized: Sized,
+    slots: usize,
+    state: State,
     /// The first id not given yet.
     next: u64,
 }
 
+enum State {
+    Begins,
+    /// Devices assign the rows of each round.
+    OnDevices(Box<DeviceStage<Assignment>>),
+    /// Slots compute the rounds that are left.
+    OnSlots(Clustering),
+    Trained,
+}
+
+impl TrainLists {
+    /// Goes on with the training; returns what it gives, if not the quantizers.
+    fn train(&mut self, cx: &mut Context<'_>) -> Result<Result<Quantizers, Flow>, BoxError> {
+        match std::mem::replace(&mut self.state, State::Trained) {
+            State::Begins => {
+                self.training.warning().into_iter().for_each(|warning| cx.note(warning));
+                resources::bring_in(cx, &**self.space.store(), self.training.ids())?;
+                let begun = self.training.begin(&mut |count, f| side_by_side(cx, count, f))?;
+                let Some(clustering) = begun else { return Ok(Err(Flow::Done)) };
+                let sizes = (self.training.dimensions(), self.options.iterations as u64, self.slots);
+                let devices = self.picked.devices.clone().filter(|_| !clustering.rounds.is_over());
+                self.state = match devices {
+                    Some(devices) => {
+                        let stage = on_device::stage(clustering, sizes, self.sized, devices);
+                        State::OnDevices(Box::new(stage))
+                    }
+                    None => State::OnSlots(clustering),
+                };
+                Ok(Err(Flow::More))
+            }
+            State::OnDevices(mut stage) => {
+                let flow = stage.process(cx)?;
+                if flow != Flow::Done || cx.is_cancelled() {
+                    self.state = State::OnDevices(stage);
+                    return Ok(Err(flow));
+                }
+                self.state = State::OnSlots(stage.into_task().into_clustering());
+                Ok(Err(Flow::More))
+            }
+            State::OnSlots(mut clustering) => {
+                let (path, rows) = (CodePath::detect(), Arc::clone(&clustering.rows));
+                let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
+                while !clustering.rounds.is_over() {
+                    if !clustering.rounds.compute(path, &rows, &mut pieces) {
+                        return Ok(Err(Flow::Done));
+                    }
+                }
+                let trained = self.training.finish(clustering, &mut pieces)?;
+                Ok(trained.ok_or(Flow::Done))
+            }
+            State::Trained => unreachable!("the quantizers were given"),
+        }
+    }
+}
+
+/// Computes pieces on all slots; returns false if the request was cancelled.
+fn side_by_side(cx: &mut Context<'_>, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
+    cx.inside(|inside| {
+        let cancelled = inside.cancelled();
+        inside.for_each_chunk(count, 1, |pieces| {
+            if !cancelled() {
+                pieces.for_each(f);
+            }
+        });
+    });
+    !cx.is_cancelled()
+}
+
 impl Operator for TrainLists {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        if let Some(training) = self.training.take() {
-            training.warning().into_iter().for_each(|warning| cx.note(warning));
-            resources::bring_in(cx, &**self.space.store(), training.ids())?;
-            let trained = training.train(&mut |count, f| {
-                cx.inside(|inside| {
-                    let cancelled = inside.cancelled();
-                    inside.for_each_chunk(count, 1, |pieces| {
-                        if !cancelled() {
-                            pieces.for_each(f);
-                        }
-                    });
-                });
-                !cx.is_cancelled()
-            })?;
-            let Some(quantizers) = trained else { return Ok(Flow::Done) };
-            let pushed = cx.push(QUANTIZERS, envelope(&quantizers)?)?;
-            return Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::More });
+        if !matches!(self.state, State::Trained) {
+            return match self.train(cx)? {
+                Err(flow) => Ok(flow),
+                Ok(quantizers) => {
+                    let pushed = cx.push(QUANTIZERS, envelope(&quantizers)?)?;
+                    Ok(if pushed == Pushed::Closed { Flow::Done } else { Flow::More })
+                }
+            };
         }
         let end = self.space.store().ids_count();
         while self.next < end {

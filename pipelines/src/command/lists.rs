@@ -7,7 +7,7 @@ use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
 use super::bring_up::bring_up;
-use super::{Replacing, path_value, run_shipped, say, whole};
+use super::{Replacing, device, path_value, run_shipped, say, whole};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the lists: put the vectors added since into the same lists
-    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "keep", "rotate", "rotate_start", "force"])]
+    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "keep", "rotate", "rotate_start", "device", "force"])]
     append: bool,
     /// The distance of searches in the lists
     #[arg(long, value_name = "NAME", default_value = "l2", value_parser = ["l2", "ip", "cosine"])]
@@ -58,6 +58,9 @@ pub struct Arguments {
     /// Lists whose centroids come first and stay as they are
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
+    /// Where vectors find their nearest centroids: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
     #[command(flatten)]
     replacing: Replacing,
     #[command(flatten)]
@@ -80,6 +83,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("iterations".to_owned(), whole(arguments.iterations)),
         ("seed".to_owned(), whole(arguments.seed)),
         ("start".to_owned(), Value::Text(arguments.start.clone())),
+        ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     values.extend(arguments.lists.map(|lists| ("lists".to_owned(), whole(lists))));
     values.extend(arguments.parts.map(|parts| ("parts".to_owned(), whole(parts))));

@@ -94,6 +94,8 @@ pub struct DeviceInfo {
     pub local_bytes: u64,
     /// The most work items in a group.
     pub group_items_max: usize,
+    /// Whether it has numbers of 64 bits.
+    pub has_doubles: bool,
     /// The compute capability (major, minor) of an NVIDIA device.
     pub compute_capability: Option<(u32, u32)>,
 }

@@ -125,6 +125,8 @@ impl Driver for OpenCl {
             buffer_bytes_max: count(devices::CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
             local_bytes: count(devices::CL_DEVICE_LOCAL_MEM_SIZE)?,
             group_items_max: count(devices::CL_DEVICE_MAX_WORK_GROUP_SIZE)? as usize,
+            // Older drivers without them return an error.
+            has_doubles: count(devices::CL_DEVICE_DOUBLE_FP_CONFIG).is_ok_and(|config| config != 0),
             // From an extension (cl_nv_device_attribute_query): other drivers return an error.
             compute_capability: count(devices::CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV)
                 .and_then(|major| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::directions::{self, Factors};
-use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX, ROWS_A_CLUSTER_MIN};
+use boxwork_kernels::kmeans::{self, Assigner, ROWS_A_CLUSTER_MAX, ROWS_A_CLUSTER_MIN, Rounds};
 use boxwork_kernels::pieces::Pieces;
 use boxwork_kernels::product::{self, Bits, Codebook, PARTS_MAX};
 use boxwork_kernels::rotation::{self, Rotation, Start};
@@ -213,6 +213,17 @@ fn residuals(vectors: &[f32], lists: &[u32], centroids: &[f32], dimensions: usiz
     residuals
 }
 
+/// A search for centroids under way.
+#[derive(Clone, Debug)]
+pub struct Clustering {
+    /// All rows of the sample.
+    pub sample: Arc<Vec<f32>>,
+    /// The rows that are clustered.
+    pub rows: Arc<Vec<f32>>,
+    /// The rounds of k-means.
+    pub rounds: Rounds,
+}
+
 /// Quantizers to be trained on a sample of a store.
 #[derive(Debug)]
 pub struct Training {
@@ -309,9 +320,19 @@ impl Training {
         })
     }
 
+    /// Numbers of a vector.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
     /// The objects of the sample.
     pub fn ids(&self) -> &[u64] {
         &self.ids
+    }
+
+    /// The rows of which centroids are made, about.
+    pub fn rows_count(&self) -> usize {
+        self.ids.len().min(self.lists.saturating_mul(ROWS_A_CLUSTER_MAX))
     }
 
     /// Trains on the sample, whose objects have been brought in. `None` if the caller cancelled it.
@@ -319,29 +340,52 @@ impl Training {
     /// # Errors
     /// When an object cannot be read, or the system has no memory.
     pub fn train(&self, pieces: &mut Pieces<'_>) -> Result<Option<Quantizers>, ListsError> {
-        let (dimensions, options, path) = (self.dimensions, self.options, CodePath::detect());
+        let Some(mut clustering) = self.begin(pieces)? else { return Ok(None) };
+        while !clustering.rounds.is_over() {
+            if !clustering.rounds.compute(CodePath::detect(), &clustering.rows, pieces) {
+                return Ok(None);
+            }
+        }
+        self.finish(clustering, pieces)
+    }
+
+    /// Begins the search for centroids among the sample, whose objects have been brought in. `None` if the caller cancelled it.
+    ///
+    /// # Errors
+    /// As [`Training::train`].
+    pub fn begin(&self, pieces: &mut Pieces<'_>) -> Result<Option<Clustering>, ListsError> {
+        let (dimensions, options) = (self.dimensions, self.options);
         let measure = measure(&*self.space)?;
-        let sample = vectors_for(measure, &**self.space.store(), &self.ids, dimensions)?;
+        let sample = Arc::new(vectors_for(measure, &**self.space.store(), &self.ids, dimensions)?);
         self.space.store().confirm()?;
-        let rows = self.ids.len().min(self.lists.saturating_mul(ROWS_A_CLUSTER_MAX));
         // The sample is larger where codes need more rows than centroids do.
-        let of_centroids: Vec<f32> = every(self.ids.len(), rows)
-            .flat_map(|row| sample[row * dimensions..][..dimensions].iter().copied())
-            .collect();
-        let Some(start) = self.start(&of_centroids, pieces)? else { return Ok(None) };
+        let rows = every_row(&sample, dimensions, self.rows_count());
+        let Some(start) = self.start(&rows, pieces)? else { return Ok(None) };
         let frozen = self.kept.len() / dimensions;
         let spherical = measure == VectorMeasure::Cosine;
-        let k_means =
+        let options =
             kmeans::Options { iterations: options.iterations, seed: options.seed, spherical, frozen };
-        let found = kmeans::k_means(&of_centroids, dimensions, start, k_means, path, pieces)?;
-        let Some(found) = found else { return Ok(None) };
-        let (centroids, mut codebook, mut rotation) = (found.centroids, None, None);
+        let rounds = Rounds::new(&rows, dimensions, start, options)?;
+        Ok(Some(Clustering { sample, rows, rounds }))
+    }
+
+    /// Makes quantizers of centroids, once their rounds are over. `None` if the caller cancelled it.
+    ///
+    /// # Errors
+    /// When the system has no memory.
+    pub fn finish(
+        &self,
+        clustering: Clustering,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<Option<Quantizers>, ListsError> {
+        let (dimensions, options, path) = (self.dimensions, self.options, CodePath::detect());
+        let centroids = clustering.rounds.into_clustering().centroids;
+        let (mut codebook, mut rotation) = (None, None);
         if options.coding == Coding::Rabitq {
             rotation = Some(Rotation::random(dimensions, options.seed));
         } else if let Some(bits) = options.coding.bits() {
-            let rows: Vec<f32> = every(self.ids.len(), self.ids.len().min(product::SAMPLE_MAX))
-                .flat_map(|row| sample[row * dimensions..][..dimensions].iter().copied())
-                .collect();
+            let count = self.ids.len().min(product::SAMPLE_MAX);
+            let rows = every_row(&clustering.sample, dimensions, count);
             let assigned = Assigner::new(&centroids, dimensions, None).assign(path, &rows);
             let lists: Vec<u32> = assigned.into_iter().map(|(list, _)| list).collect();
             let rows = residuals(&rows, &lists, &centroids, dimensions);
@@ -428,7 +472,12 @@ fn check_rotation(turned: Option<usize>, dimensions: usize, coding: Coding) -> R
     Err(ListsError::Options(fault))
 }
 
-/// `count` places below `len`, evenly spread.
-fn every(len: usize, count: usize) -> impl Iterator<Item = usize> {
-    (0..count).map(move |place| (place as u128 * len as u128 / count.max(1) as u128) as usize)
+/// `count` of some rows, evenly spread.
+fn every_row(rows: &Arc<Vec<f32>>, dimensions: usize, count: usize) -> Arc<Vec<f32>> {
+    let len = rows.len() / dimensions;
+    if count == len {
+        return Arc::clone(rows);
+    }
+    let places = (0..count).map(|place| (place as u128 * len as u128 / count.max(1) as u128) as usize);
+    Arc::new(places.flat_map(|row| rows[row * dimensions..][..dimensions].iter().copied()).collect())
 }

@@ -13,7 +13,7 @@ use boxwork_kernels::interrupt::ask;
 use boxwork_kernels::vector::device::{self, ABSENT, DeviceQueries, HalfError, K_MAX, Plan, Products};
 use boxwork_kernels::vector::{FlatQueries, Nearest, VectorMeasure};
 use boxwork_runtime::feeding::{Device, Devices, Picked, Residence};
-use boxwork_runtime::operator::{BoxError, Context, Pushed};
+use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _, Pushed};
 use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::store_error::StoreError;
@@ -24,7 +24,7 @@ use super::{Found, PIECE_ROWS, Packed, Shared, part, scan};
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 
 /// From this many rows on `auto` takes GPUs.
-pub(super) const DEVICE_ROWS_MIN: u64 = 1 << 16;
+pub(in crate::index) const DEVICE_ROWS_MIN: u64 = 1 << 16;
 /// The bytes of a chunk on a device.
 const CHUNK_BYTES: u64 = 1 << 30;
 /// The rows of a chunk at most: a block has a number for each group of rows and queries.
@@ -162,7 +162,8 @@ fn terms_of(
 /// The first generation of NVIDIA devices whose matrix units take halves in this form.
 const UNITS_FROM: (u32, u32) = (8, 0);
 
-fn has_units(device: &Device) -> bool {
+/// Whether a device has matrix units for halves.
+pub(in crate::index) fn has_units(device: &Device) -> bool {
     device.info().compute_capability.is_some_and(|capability| capability >= UNITS_FROM)
 }
 
@@ -202,9 +203,9 @@ pub(super) struct VectorScan {
 
 /// The sizes of the search, and whether its products are those of matrix units, even where a device emulates these.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sized {
-    pub(super) plan: Plan,
-    pub(super) emulates: bool,
+pub(in crate::index) struct Sized {
+    pub(in crate::index) plan: Plan,
+    pub(in crate::index) emulates: bool,
 }
 
 /// The scan on the devices that are picked, if they can do it: not for more objects than a list holds.
@@ -218,6 +219,32 @@ pub(super) fn stage(
     let (devices, allowed) = picked.devices.clone().filter(|_| k <= K_MAX && !numbers.is_empty())?;
     let task = VectorScan::new(shared, numbers, (k, range, slots, plan), subset, (&devices, &allowed));
     Some(DeviceStage::new(task, SIZES, Some((devices, allowed))))
+}
+
+/// A scan for another box.
+pub(in crate::index) struct Scan(Box<DeviceStage<VectorScan>>);
+
+impl Scan {
+    /// Begins a scan on the devices that are picked; nothing if they cannot do it.
+    pub(in crate::index) fn new(
+        shared: &Arc<Shared>,
+        queries: Vec<Vec<f32>>,
+        (k, slots, sized): (usize, u64, Sized),
+        picked: &Picked,
+    ) -> Option<Self> {
+        let sizes = (k, f64::INFINITY, slots, sized);
+        stage(shared, queries, sizes, None, picked).map(|stage| Self(Box::new(stage)))
+    }
+
+    /// Goes on, as an operator does.
+    pub(in crate::index) fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        self.0.process(cx)
+    }
+
+    /// By query, the rows that may be among its nearest, once the scan is done.
+    pub(in crate::index) fn into_found(self) -> Vec<Nearest> {
+        self.0.into_task().into_found()
+    }
 }
 
 impl VectorScan {
