@@ -44,6 +44,13 @@
 //! `what=select`: the k least numbers of each of many arrays (`k_select.cl`), in both ways, as a share of the rate at which the
 //! device reads memory. Arguments: `objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch`.
 //!
+//! `what=kmeans`: the rounds of k-means on a device, as `train_lists` computes them, beside a matrix product and `index_add_` by
+//! PyTorch. Arguments: `objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch`.
+//!
+//! `what=graph`: the exact nearest neighbours of all rows on a device, by `knn_graph.yaml`, beside a matrix product and `topk` by
+//! PyTorch. Arguments: `objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch`; up to `checked` rows
+//! are also compared with the processor's.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small sizes by
 //! default. Every line checks its answer first. The binary needs an OpenCL driver and no other file; `what=help` lists
 //! all this.
@@ -77,6 +84,9 @@ mod memory;
 #[path = "gpu/vectors.rs"]
 mod vectors;
 
+#[path = "gpu/clusters.rs"]
+mod clusters;
+
 #[path = "gpu/select.rs"]
 mod select;
 
@@ -100,7 +110,7 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 20] = [
+const OF_OTHERS: [&str; 22] = [
     "timeline",
     "length",
     "dimensions",
@@ -109,6 +119,8 @@ const OF_OTHERS: [&str; 20] = [
     "peer",
     "points",
     "iterations",
+    "lists",
+    "checked",
     "streams",
     "pivots",
     "k",
@@ -144,6 +156,10 @@ what=feeding    feeding threads against one thread that does everything, on seve
                 needs 2.4 KB an object and part on the host, twice where it is pinned, and on the device
 what=vectors    the nearest vectors, exactly, beside PyTorch; and one query at a time
                 objects=1000000 dimensions=128 queries=10000 k=10,100 rounds=7 sample=FILE type=f32|u8 peer=torch timeline=1
+what=kmeans     the rounds of k-means, with the processor's bits, beside PyTorch
+                objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch
+what=graph      the exact nearest neighbours of all rows, beside PyTorch
+                objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures
@@ -183,6 +199,8 @@ fn main() {
         "beside" => beside::run(&arguments, &devices, device),
         "feeding" => feeding::run(&arguments, &devices),
         "vectors" => vectors::run(&arguments, &devices, device),
+        "kmeans" => clusters::run_kmeans(&arguments, &devices, device),
+        "graph" => clusters::run_graph(&arguments, &devices, device),
         "select" => select::run(&arguments, &devices, device),
         other => {
             eprintln!("what={other} is no question of this bench: what=help lists them");

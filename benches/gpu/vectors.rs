@@ -162,7 +162,7 @@ fn singles(
 }
 
 /// Rows like those of a sample, or of a mixture; and their dimensions.
-fn generator(arguments: &Arguments) -> (Generator, usize) {
+pub(super) fn generator(arguments: &Arguments) -> (Generator, usize) {
     match arguments.text("sample") {
         Some(path) => {
             let bytes = fs::read(path).unwrap_or_else(|error| panic!("sample={path}: {error}"));
@@ -177,7 +177,7 @@ fn generator(arguments: &Arguments) -> (Generator, usize) {
 }
 
 /// A store in memory.
-fn store(rows: &[f32], dimensions: usize, numbers: NumberType) -> Arc<dyn Store> {
+pub(super) fn store(rows: &[f32], dimensions: usize, numbers: NumberType) -> Arc<dyn Store> {
     let mut made = Rows::new(Vectors::of(dimensions, numbers));
     for (row, of_row) in rows.chunks_exact(dimensions).enumerate() {
         let bytes: Vec<u8> = match numbers {
@@ -191,7 +191,7 @@ fn store(rows: &[f32], dimensions: usize, numbers: NumberType) -> Arc<dyn Store>
     Arc::new(made.finish(Path::new("rows"), None).expect("some rows"))
 }
 
-fn write(path: &Path, numbers: &[f32]) {
+pub(super) fn write(path: &Path, numbers: &[f32]) {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     fs::write(path, bytes).expect("the folder can be written to");
 }
