@@ -1,7 +1,6 @@
 //! A block of pictures on its way to a device and back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec;
 
 use boxwork_kernels::extract::Signature;
@@ -11,6 +10,7 @@ use boxwork_runtime::feeding::{
     Argument, Back, Block, DeviceError, Feed, Grid, KernelSpec, ProgramSource, Value,
 };
 use boxwork_runtime::operator::BoxError;
+use boxwork_stores::new_number;
 
 use super::picture;
 
@@ -38,14 +38,12 @@ pub(super) struct Common {
     version: u64,
 }
 
-static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
-
 impl Common {
     pub(super) fn new(form: DeviceExtraction) -> Self {
         let constants = form.constants().to_vec();
         let program =
             ProgramSource { name: "extract", text: TEXT, constants, kernels: &KERNELS, exact: true };
-        Self { form, program, version: NEXT_VERSION.fetch_add(1, Ordering::Relaxed) }
+        Self { form, program, version: new_number() }
     }
 }
 

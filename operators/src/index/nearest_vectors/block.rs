@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use boxwork_kernels::k_select::Way;
 use boxwork_kernels::vector::device::{ABSENT, DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
@@ -15,6 +14,7 @@ use boxwork_runtime::feeding::{
     Back, Block, DeviceError, Feed, Grid, Plain, ProgramSource, SharedKey, Value,
 };
 use boxwork_stores::kinds::{Kind as _, Vectors};
+use boxwork_stores::new_number;
 use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::store_error::StoreError;
 use boxwork_stores::subset::Subset;
@@ -29,8 +29,6 @@ const PART_ROWS: usize = 4096;
 const ROWS: u64 = 0;
 const HALVES: u64 = 1;
 const TERMS: u64 = 2;
-
-static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
 /// The parts that all blocks of a request share.
 pub(super) struct Request {
@@ -56,7 +54,7 @@ impl Request {
         (plan, k): (Plan, usize),
         subset: Option<Arc<Subset>>,
     ) -> Self {
-        let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
+        let version = new_number();
         let dimensions = match products {
             Products::Halves => padded(queries.dimensions()),
             Products::Single(_) => queries.dimensions(),

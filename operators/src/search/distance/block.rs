@@ -6,7 +6,6 @@
 //! consumer keeps the nearest only, a block may drop rows that bounds exclude (`select.rs`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use boxwork_kernels::sqfd::device::{APART_NORM_MAX, Layout, Shape};
 use boxwork_kernels::sqfd::{Arithmetic, PreparedQuery};
@@ -20,6 +19,7 @@ use crate::devices::device_kernels::distances_program;
 use crate::devices::reading::{block_error, feed_of};
 use crate::search::queries::Queries;
 use boxwork_stores::chunks::{Cut, Form, Gathered};
+use boxwork_stores::new_number;
 use boxwork_stores::signature_store::{Objects, StoreError};
 use boxwork_stores::sqfd_space::SqfdSpace;
 
@@ -51,8 +51,6 @@ pub(super) struct Common {
     /// Unique to these queries within the process.
     version: u64,
 }
-
-static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
 /// The first generation of NVIDIA devices whose matrix units accept the kernel's operands.
 const MATRICES_FROM: (u32, u32) = (8, 0);
@@ -105,7 +103,7 @@ impl Common {
         let is_for_matrices = Shape::is_for_matrices(&row_offsets);
         let of_matrices = shape.clone().matrices();
         let program_matrices = distances_program(&of_matrices);
-        let version = NEXT_VERSION.fetch_add(1, Ordering::Relaxed);
+        let version = new_number();
         Self {
             space: Arc::clone(space),
             residence,

@@ -3,7 +3,6 @@
 //! Invariant: once the block has come back, `sums` has a number for each row of the envelopes, in their order.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use boxwork_kernels::sqfd::exact_device::{ITEMS, KERNEL, UNITS_APART_MAX, lay_out, numbers_count};
 use boxwork_kernels::sqfd::reference;
@@ -14,6 +13,7 @@ use boxwork_runtime::operator::BoxError;
 use crate::devices::device_kernels::exact_program;
 use crate::devices::reading::{block_error, feed_of};
 use crate::search::queries::Queries;
+use boxwork_stores::new_number;
 use boxwork_stores::signature_store::Objects;
 use boxwork_stores::sqfd_space::SqfdSpace;
 
@@ -28,8 +28,6 @@ pub(super) struct Common {
     /// Unique to these queries within the process.
     version: u64,
 }
-
-static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
 
 impl Common {
     pub(super) fn new(space: &Arc<SqfdSpace>, queries: &Arc<Queries>) -> Result<Self, BoxError> {
@@ -49,7 +47,7 @@ impl Common {
             queries: Arc::clone(queries),
             numbers,
             offsets,
-            version: NEXT_VERSION.fetch_add(1, Ordering::Relaxed),
+            version: new_number(),
         })
     }
 

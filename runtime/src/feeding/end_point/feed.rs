@@ -82,7 +82,8 @@ impl Feed<'_> {
         Ok(())
     }
 
-    /// Sends numbers to the end point's own buffer, unless it holds this version of them.
+    /// Sends numbers to the end point's own buffer, unless it holds this version of them. Blocks of all kinds share
+    /// the end point, so a version with this name must stand for these numbers in the whole process.
     ///
     /// Blocks of one end point run one after the other, so kernels may change these numbers for later blocks. The
     /// number of blocks that each end point gets is left to chance, and a block that another device takes over is
