@@ -11,10 +11,10 @@
 //! centroids), `update` (means, and clusters without rows), `reference` (the same in plain loops).
 
 mod assign;
+mod update;
 pub mod device;
 pub mod means;
 mod spread;
-mod update;
 pub mod reference;
 #[cfg(test)]
 mod tests;

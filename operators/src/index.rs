@@ -6,11 +6,12 @@ pub(crate) mod sketch_basis;
 pub(crate) mod sketch_objects;
 pub(crate) mod sketch_apexes;
 pub(crate) mod write_sketch;
+pub(crate) mod metric_search;
+pub(crate) mod nearest_vectors;
 pub(crate) mod train_lists;
 pub(crate) mod assign_lists;
 pub(crate) mod write_lists;
 pub(crate) mod neighbours;
-pub(crate) mod metric_search;
 pub(crate) mod aesa;
 pub(crate) mod laesa;
 pub(crate) mod list_of_clusters;
@@ -18,7 +19,6 @@ pub(crate) mod m_tree;
 pub(crate) mod pm_tree;
 pub(crate) mod m_index;
 pub(crate) mod write_codes;
-pub(crate) mod nearest_vectors;
 
 use boxwork_runtime::operator::OperatorSpec;
 
