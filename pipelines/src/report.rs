@@ -160,7 +160,7 @@ fn requests(text: &mut String, outcomes: &[Outcome]) {
     }
 }
 
-/// What the operators of boxes count, as shares of the first count too.
+/// Writes the counts of operators, as shares of the first count too.
 fn counts(text: &mut String, boxes: &[BoxStatistics]) {
     for of_box in boxes {
         let Some((_, whole)) = of_box.counts.first() else { continue };

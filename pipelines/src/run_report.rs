@@ -103,7 +103,7 @@ pub struct BoxReport {
     /// The most of that time in one firing.
     #[serde(default)]
     pub undeclared_blocking_seconds_max: f64,
-    /// What its operator counts.
+    /// Its operator's counts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
 }

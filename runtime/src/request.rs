@@ -138,7 +138,7 @@ pub struct BoxStatistics {
     pub undeclared_blocking_ns: u64,
     /// The most such time in one firing, in nanoseconds.
     pub undeclared_blocking_ns_max: u64,
-    /// What the operator counts by [`Context::count`](crate::operator::Context::count), in the order of first use.
+    /// The operator's counts by [`Context::count`](crate::operator::Context::count), in the order of first use.
     pub counts: Vec<(&'static str, u64)>,
 }
 

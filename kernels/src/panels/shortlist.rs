@@ -34,7 +34,7 @@ impl Shortlist {
         self
     }
 
-    /// The same list, for scores that are off by `error` more, before any row is offered.
+    /// Allows scores to be off by `error` more; only before any row is offered.
     pub fn with_more_error(mut self, error: f64) -> Self {
         if error > 0.0 {
             self.slack = ((f64::from(self.slack) + 2.0 * error) as f32).next_up();

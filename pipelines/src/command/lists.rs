@@ -58,7 +58,7 @@ pub struct Arguments {
     /// Lists whose centroids come first and stay as they are
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Where vectors find their nearest centroids: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    /// Devices that find the nearest centroids of vectors: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
     #[command(flatten)]

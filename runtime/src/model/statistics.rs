@@ -60,7 +60,7 @@ impl Model {
         of_box.collect()
     }
 
-    /// What the copies of a box have counted, together.
+    /// The counts of all copies of a box, added up.
     fn counts(&self, copies: &[usize]) -> Vec<(&'static str, u64)> {
         let mut sums = Vec::new();
         for cell in copies {

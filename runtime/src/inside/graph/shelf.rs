@@ -85,7 +85,7 @@ impl<T> Shelf<T> {
         }
         let mut tasks = self.tasks.lock();
         match tasks.heap.peek_mut() {
-            // Of equal priorities the task that was just made ready is hot in the cache.
+            // The task that was just made ready is hot in the cache, so it wins among equal priorities.
             Some(mut best) if best.0 >> 32 > task.0 >> 32 => mem::replace(&mut *best, task),
             _ => task,
         }

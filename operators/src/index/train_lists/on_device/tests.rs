@@ -37,7 +37,7 @@ enum Numbers {
     Clusters,
     /// Few whole numbers, so that many distances are equal.
     Ties,
-    /// Of sizes so different that sums depend on their order.
+    /// Sizes are so different that sums depend on their order.
     Wide,
     /// Too large for products in f32.
     Large,
