@@ -21,6 +21,13 @@ pub use self::steps::{Step, Steps};
 pub use self::tile_kernels::{Plain, TileKernels};
 pub use self::tiles::TiledMatrix;
 
+/// The fastest operations of this build: those of the library with the feature `faer`, else [`Plain`].
+#[cfg(feature = "faer")]
+pub type Usual = Faer;
+/// The fastest operations of this build: those of the library with the feature `faer`, else [`Plain`].
+#[cfg(not(feature = "faer"))]
+pub type Usual = Plain;
+
 /// The matrix has no Cholesky factor: the pivot of a row, what is left of its diagonal entry, is not above 0, or not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -37,12 +44,32 @@ pub struct Factorisation<'m, K> {
     matrix: &'m TiledMatrix,
     kernels: K,
     steps: Steps,
+    fill: Option<&'m Fill<'m>>,
 }
+
+/// Writes tile (i, j): the first two numbers, and its entries by columns, which are 0 before.
+pub type Fill<'f> = dyn Fn(usize, usize, &mut [f64]) + Sync + 'f;
 
 impl<'m, K: TileKernels> Factorisation<'m, K> {
     /// The tasks of a matrix, which they change in place.
     pub fn new(matrix: &'m TiledMatrix, kernels: K) -> Self {
-        Self { matrix, kernels, steps: Steps::new(matrix.tile_rows()) }
+        Self { matrix, kernels, steps: Steps::new(matrix.tile_rows()), fill: None }
+    }
+
+    /// The tasks of a matrix that the first task of each tile fills: no barrier lies between filling and factorising. `fill` writes the
+    /// rows of the matrix; rows of the identity follow by themselves.
+    pub fn filled(matrix: &'m TiledMatrix, kernels: K, fill: &'m Fill<'m>) -> Self {
+        Self { fill: Some(fill), ..Self::new(matrix, kernels) }
+    }
+
+    /// Fills tile (i, j) if this is its first task.
+    fn fill(&self, i: usize, j: usize, k: usize, tile: &mut [f64]) {
+        let Some(fill) = self.fill.filter(|_| k == 0) else { return };
+        fill(i, j, tile);
+        let size = self.matrix.tile_size();
+        if i == j {
+            (self.matrix.rows().saturating_sub(i * size)..size).for_each(|row| tile[row * size + row] = 1.0);
+        }
     }
 
     /// The numbering of the tasks and their order.
@@ -61,18 +88,26 @@ impl<'m, K: TileKernels> Factorisation<'m, K> {
         let (matrix, size) = (self.matrix, self.matrix.tile_size());
         match self.steps.step(task) {
             Step::Factor { k } => {
-                let pivot = self.kernels.factor(&mut matrix.write(k, k), size);
+                let mut tile = matrix.write(k, k);
+                self.fill(k, k, k, &mut tile);
+                let pivot = self.kernels.factor(&mut tile, size);
                 return pivot.map_err(|pivot| NotPositiveDefinite { row: k * size + pivot });
             }
             Step::Solve { i, k } => {
-                self.kernels.solve(&matrix.read(k, k), &mut matrix.write(i, k), size);
+                let mut tile = matrix.write(i, k);
+                self.fill(i, k, k, &mut tile);
+                self.kernels.solve(&matrix.read(k, k), &mut tile, size);
             }
             Step::Square { i, k } => {
-                self.kernels.square(&matrix.read(i, k), &mut matrix.write(i, i), size);
+                let mut tile = matrix.write(i, i);
+                self.fill(i, i, k, &mut tile);
+                self.kernels.square(&matrix.read(i, k), &mut tile, size);
             }
             Step::Product { i, j, k } => {
                 let (left, right) = (matrix.read(i, k), matrix.read(j, k));
-                self.kernels.product(&left, &right, &mut matrix.write(i, j), size);
+                let mut tile = matrix.write(i, j);
+                self.fill(i, j, k, &mut tile);
+                self.kernels.product(&left, &right, &mut tile, size);
             }
         }
         Ok(())

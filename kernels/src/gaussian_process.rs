@@ -25,22 +25,39 @@
 //! assert_eq!(posterior.pick(0.25, |_| true), Some(0));
 //! ```
 //!
-//! Modules in reading order: `covariance`, `cholesky`, `model`, `select`, `pass` (a bound for every object of a large store), `l1`
+//! A [`Regression`] is fitted to samples: points with targets, under a covariance of points
+//! ([`Expression`](crate::covariance::Expression)). Its factor is the same [`Cholesky`], made by tiles for a batch and by rows for appended samples; [`optimise`]
+//! finds the parameters of the greatest likelihood.
+//!
+//! Modules in reading order: `covariance`, `cholesky`, `model`, `fitting`, `regression`, `optimise`, `select`, `pass` (a bound for every object of a large store), `l1`
 //! (columns over long vectors).
 
 mod covariance;
 mod cholesky;
 mod model;
+mod fitting;
+mod regression;
+mod optimise;
+mod score;
 mod select;
 pub mod pass;
 pub mod l1;
 
 #[cfg(test)]
+mod regression_tests;
+#[cfg(test)]
 mod tests;
 
 pub use cholesky::{Cholesky, PIVOT_SQUARED_MIN};
 pub use covariance::{Covariance, Form, Needs, Unfit};
+pub use fitting::{Stopped, TILE, ThisThread, Threads};
 pub use model::Model;
+pub use optimise::{Optimised, RESTARTS_MAX, optimise};
+pub use regression::{
+    BLOCK, CONDITION_MAX, FitError, Jitter, NegativeVariance, Predicted, Predictor, Regression, Settings,
+    predict,
+};
+pub use score::{Score, half_width};
 pub use select::Posterior;
 
 /// The variance of the noise of a judgement.

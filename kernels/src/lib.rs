@@ -30,8 +30,9 @@ pub mod product;
 pub mod rotation;
 pub mod directions;
 pub mod neighbours;
-pub mod gaussian_process;
+pub mod covariance;
 pub mod cholesky;
+pub mod gaussian_process;
 pub mod metric_index;
 pub mod quality;
 

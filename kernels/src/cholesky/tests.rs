@@ -148,3 +148,62 @@ fn tasks_are_numbered_without_gaps_and_agree_on_their_order() {
     }
     assert_eq!(Steps::new(128).count(), 357_760);
 }
+
+/// Numbers of a seed, by columns.
+fn numbers(seed: u64, count: usize) -> Vec<f64> {
+    let mut chance = Random::mixed(seed);
+    (0..count).map(|_| chance.unit() - 0.5).collect()
+}
+
+/// The operations on columns against their definitions.
+fn check_columns<K: TileKernels>(kernels: &K) {
+    for (size, count) in [(1, 1), (5, 3), (16, 16), (33, 7), (64, 65)] {
+        let mut triangle = numbers(1, size * size);
+        (0..size).for_each(|row| triangle[row * size + row] += 2.0);
+        let (left, right) = (numbers(2, size * size), numbers(3, size * count));
+        let mut solved = right.clone();
+        kernels.solve_columns(&triangle, &mut solved, size);
+        let mut less = numbers(4, size * count);
+        let before = less.clone();
+        kernels.subtract_product(&left, &right, &mut less, size);
+        for (column, row) in (0..count).flat_map(|column| (0..size).map(move |row| (column, row))) {
+            let sum: f64 = (0..=row).map(|p| triangle[p * size + row] * solved[column * size + p]).sum();
+            assert!((sum - right[column * size + row]).abs() < 1e-12, "{size}: row {row}");
+            let sum: f64 = (0..size).map(|p| left[p * size + row] * right[column * size + p]).sum();
+            let at = column * size + row;
+            assert!((before[at] - sum - less[at]).abs() < 1e-12, "{size}: row {row}");
+        }
+        let (right, mut more) = (numbers(5, size * size), vec![0.25; size * size]);
+        kernels.add_transposed_product(&left, &right, &mut more, size);
+        for (column, row) in (0..size).flat_map(|column| (0..size).map(move |row| (column, row))) {
+            let sum: f64 = (0..size).map(|p| left[row * size + p] * right[column * size + p]).sum();
+            assert!((0.25 + sum - more[column * size + row]).abs() < 1e-12, "{size}: row {row}");
+        }
+    }
+}
+
+#[test]
+fn operations_on_columns_are_those_of_their_definitions() {
+    check_columns(&Plain);
+    check_columns(&Usual::default());
+}
+
+#[test]
+fn a_matrix_that_its_tasks_fill_has_the_factor_of_one_that_was_filled_before() {
+    for (n, size) in [(1, 16), (63, 16), (64, 16), (65, 32), (200, 64)] {
+        let entry = entries(n);
+        let before = TiledMatrix::new(n, size, &entry);
+        Factorisation::new(&before, Plain).run_all().unwrap();
+        let filled = TiledMatrix::zeros(n, size);
+        let fill = |i: usize, j: usize, tile: &mut [f64]| {
+            for (at, value) in tile.iter_mut().enumerate() {
+                let (row, column) = (i * size + at % size, j * size + at / size);
+                if column <= row && row < n {
+                    *value = entry(row, column);
+                }
+            }
+        };
+        run_in_random_order(&Factorisation::filled(&filled, Plain, &fill), 5).unwrap();
+        assert!(filled.lower() == before.lower(), "{n} rows in tiles of {size}");
+    }
+}

@@ -18,6 +18,15 @@ pub trait TileKernels: Sync {
 
     /// Subtracts from a tile the product of a tile with the transpose of another one (gemm).
     fn product(&self, left: &[f64], right: &[f64], tile: &mut [f64], size: usize);
+
+    /// Multiplies columns of `size` numbers, any number of them, from the left by the inverse of a lower triangular tile (trsm).
+    fn solve_columns(&self, triangle: &[f64], columns: &mut [f64], size: usize);
+
+    /// Subtracts from columns of `size` numbers the product of a tile with as many columns (gemm).
+    fn subtract_product(&self, left: &[f64], right: &[f64], columns: &mut [f64], size: usize);
+
+    /// Adds to a tile the product of the transpose of a tile with another one (gemm).
+    fn add_transposed_product(&self, left: &[f64], right: &[f64], tile: &mut [f64], size: usize);
 }
 
 /// Loops that the compiler turns into vector instructions. The factor has the same bits on every machine, as they add in one
@@ -75,6 +84,32 @@ impl TileKernels for Plain {
         for (j, column) in tile.chunks_exact_mut(size).enumerate() {
             for (left, right) in left.chunks_exact(size).zip(right.chunks_exact(size)) {
                 subtract(column, left, right[j]);
+            }
+        }
+    }
+
+    fn solve_columns(&self, triangle: &[f64], columns: &mut [f64], size: usize) {
+        for column in columns.chunks_exact_mut(size) {
+            for (p, left) in triangle.chunks_exact(size).enumerate() {
+                let (solved, below) = column[p..].split_first_mut().expect("a row for each column");
+                *solved /= left[p];
+                subtract(below, &left[p + 1..], *solved);
+            }
+        }
+    }
+
+    fn subtract_product(&self, left: &[f64], right: &[f64], columns: &mut [f64], size: usize) {
+        for (column, right) in columns.chunks_exact_mut(size).zip(right.chunks_exact(size)) {
+            for (left, right) in left.chunks_exact(size).zip(right) {
+                subtract(column, left, *right);
+            }
+        }
+    }
+
+    fn add_transposed_product(&self, left: &[f64], right: &[f64], tile: &mut [f64], size: usize) {
+        for (column, right) in tile.chunks_exact_mut(size).zip(right.chunks_exact(size)) {
+            for (entry, left) in column.iter_mut().zip(left.chunks_exact(size)) {
+                *entry += left.iter().zip(right).map(|(a, b)| a * b).sum::<f64>();
             }
         }
     }

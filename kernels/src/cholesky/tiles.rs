@@ -38,6 +38,16 @@ impl TiledMatrix {
         Self { n, size, tiles: tiles.map(|(i, j)| RwLock::new(tile(i, j))).collect() }
     }
 
+    /// A matrix of zeros, also in the last row of tiles: for a [`Factorisation`](super::Factorisation) that fills it.
+    ///
+    /// # Panics
+    /// When the size of a tile is 0.
+    pub fn zeros(n: usize, size: usize) -> Self {
+        assert!(size > 0, "tiles of no rows hold no matrix");
+        let tile = || RwLock::new(vec![0.0; size * size].into_boxed_slice());
+        Self { n, size, tiles: (0..packed(n.div_ceil(size))).map(|_| tile()).collect() }
+    }
+
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.n
@@ -71,16 +81,22 @@ impl TiledMatrix {
         dense
     }
 
-    /// A tile to read.
-    pub(super) fn read(&self, i: usize, j: usize) -> RwLockReadGuard<'_, Tile> {
+    /// Tile (i, j), j <= i, to read: its numbers by columns.
+    ///
+    /// # Panics
+    /// While another thread changes it.
+    pub fn read(&self, i: usize, j: usize) -> RwLockReadGuard<'_, Box<[f64]>> {
         let tile = self.tiles[packed(i) + j].try_read();
         tile.unwrap_or_else(|_| {
             panic!("tile ({i}, {j}) is read while a task changes it, or after one that panicked")
         })
     }
 
-    /// A tile to change.
-    pub(super) fn write(&self, i: usize, j: usize) -> RwLockWriteGuard<'_, Tile> {
+    /// Tile (i, j), j <= i, to change.
+    ///
+    /// # Panics
+    /// While another thread uses it.
+    pub fn write(&self, i: usize, j: usize) -> RwLockWriteGuard<'_, Box<[f64]>> {
         let tile = self.tiles[packed(i) + j].try_write();
         tile.unwrap_or_else(|_| {
             panic!("tile ({i}, {j}) is changed while a task uses it, or after one that panicked")

@@ -66,6 +66,19 @@ impl Cholesky {
     /// # Panics
     /// As [`Cholesky::push`].
     pub fn extend(&mut self, rows: &[&[f64]]) {
+        if let Err(row) = self.try_extend(rows) {
+            panic!("pivot {row} is not above 0: the matrix is not positive definite");
+        }
+    }
+
+    /// As [`Cholesky::extend`], for matrices that may not be positive definite.
+    ///
+    /// # Errors
+    /// The first row whose pivot has a square below [`PIVOT_SQUARED_MIN`]; the rows before it are appended.
+    ///
+    /// # Panics
+    /// When a row is of another length.
+    pub fn try_extend(&mut self, rows: &[&[f64]]) -> Result<(), usize> {
         for block in rows.chunks(BLOCK) {
             let known = self.rows;
             // The part of each new row left of the block, all of them side by side: lane after lane within a column.
@@ -92,10 +105,24 @@ impl Cholesky {
                     left[i] = sum / factors[i];
                 }
                 let squares = left.iter().fold(row[known + lane], |rest, v| rest - v * v);
+                if !(squares >= PIVOT_SQUARED_MIN && squares.is_finite()) {
+                    return Err(self.rows);
+                }
                 self.packed.extend_from_slice(&left);
                 self.close(squares);
             }
         }
+        Ok(())
+    }
+
+    /// The factor whose rows are these, one after the other up to their pivots.
+    ///
+    /// # Panics
+    /// When the last row is not whole.
+    pub fn of_rows(packed: Vec<f64>) -> Self {
+        let rows = ((8 * packed.len() + 1).isqrt() - 1) / 2;
+        assert_eq!(start(rows), packed.len(), "whole rows");
+        Self { rows, packed }
     }
 
     /// Ends a row with its pivot.
