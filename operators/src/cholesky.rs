@@ -4,9 +4,9 @@ use boxwork_kernels::cholesky::{Factorisation, NotPositiveDefinite, TileKernels,
 use boxwork_runtime::inside::{GraphError, Inside, TaskGraph};
 
 /// The tasks of a factorisation, for the runtime.
-struct Tasks<'m, K>(Factorisation<'m, K>);
+struct Tasks<'f, 'm, K>(&'f Factorisation<'m, K>);
 
-impl<K: TileKernels> TaskGraph for Tasks<'_, K> {
+impl<K: TileKernels> TaskGraph for Tasks<'_, '_, K> {
     type Error = NotPositiveDefinite;
 
     fn tasks(&self) -> usize {
@@ -41,5 +41,16 @@ pub fn factorise<K: TileKernels>(
     matrix: &mut TiledMatrix,
     kernels: K,
 ) -> Result<(), GraphError<NotPositiveDefinite>> {
-    inside.graph(&Tasks(Factorisation::new(matrix, kernels)))
+    run(inside, &Factorisation::new(matrix, kernels))
+}
+
+/// Runs the tasks of a factorisation, on the slots that are free.
+///
+/// # Errors
+/// As [`factorise`].
+pub fn run<K: TileKernels>(
+    inside: &mut Inside<'_>,
+    work: &Factorisation<'_, K>,
+) -> Result<(), GraphError<NotPositiveDefinite>> {
+    inside.graph(&Tasks(work))
 }

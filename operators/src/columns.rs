@@ -43,6 +43,9 @@ pub const NAMED: Parameter = Parameter::new(
         "bounds",
         "rounds",
         "reasons",
+        "samples",
+        "regression",
+        "predictions",
         "sessions",
         "pictures",
         "thumbnails",
@@ -71,6 +74,9 @@ pub fn named(arguments: &Arguments) -> Descriptor {
         "bounds" => bounds(arguments),
         "rounds" => rounds(arguments),
         "reasons" => reasons(arguments),
+        "samples" => samples(arguments),
+        "regression" => regression(arguments),
+        "predictions" => predictions(arguments),
         "sessions" => sessions(arguments),
         "pictures" => pictures(arguments),
         "thumbnails" => thumbnails(arguments),
@@ -262,6 +268,41 @@ pub fn model(_: &Arguments) -> Descriptor {
         Column::new("row", DataType::List(Arc::new(row)), "the mark's row of the Cholesky factor"),
     ];
     Descriptor::new(mark_columns().into_iter().chain(fitted))
+}
+
+/// A sample: a point and its target.
+pub fn samples(_: &Arguments) -> Descriptor {
+    Descriptor::new(sample_columns())
+}
+
+fn sample_columns() -> [Column; 3] {
+    let numbers = DataType::List(Arc::new(Field::new("item", DataType::Float64, false)));
+    [
+        Column::new("name", DataType::Utf8, "the sample's name, or its line or row"),
+        Column::new("x", numbers, "the inputs"),
+        Column::new("y", DataType::Float64, "the target; NaN if it is not known"),
+    ]
+}
+
+/// The samples of a Gaussian process with their part in it. The first envelope has its covariance and numbers as a note.
+pub fn regression(_: &Arguments) -> Descriptor {
+    let numbers = DataType::List(Arc::new(Field::new("item", DataType::Float64, false)));
+    let fitted = [
+        Column::new("alpha", DataType::Float64, "the sample's weight in every mean"),
+        Column::new("row", numbers, "the sample's row of the Cholesky factor"),
+    ];
+    Descriptor::new(sample_columns().into_iter().chain(fitted))
+}
+
+/// A sample with what a Gaussian process predicts for its point.
+pub fn predictions(_: &Arguments) -> Descriptor {
+    let predicted = [
+        Column::new("mean", DataType::Float64, "the mean"),
+        Column::new("deviation", DataType::Float64, "the standard deviation; NaN if it was not computed"),
+        Column::new("lower", DataType::Float64, "the lower end of the interval"),
+        Column::new("upper", DataType::Float64, "the upper end"),
+    ];
+    Descriptor::new(sample_columns().into_iter().chain(predicted))
 }
 
 /// The mean of an object under a model, and a bound of what may be expected of it.

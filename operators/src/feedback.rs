@@ -16,7 +16,7 @@ pub(crate) mod gp_shortlist;
 pub(crate) mod gp_select;
 pub(crate) mod gp_rank;
 pub(crate) mod gp_explain;
-mod to_caller;
+pub(crate) mod to_caller;
 pub(crate) mod write_round;
 pub(crate) mod write_reasons;
 pub(crate) mod play_sessions;

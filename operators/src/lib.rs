@@ -13,6 +13,7 @@ mod results;
 mod quality;
 mod feedback;
 pub mod cholesky;
+mod regression;
 pub mod faults;
 
 pub use devices::{device_kernels, pass_block};
@@ -36,6 +37,7 @@ pub fn catalog() -> Catalog {
         index::LIST,
         quality::LIST,
         feedback::LIST,
+        regression::LIST,
         results::LIST,
     ];
     Catalog::new(operators.concat(), resources::LIST.iter().copied()).with_renamed(RENAMED)

@@ -6,6 +6,7 @@ pub(crate) mod pivot_table;
 pub(crate) mod lists;
 pub(crate) mod partial;
 pub(crate) mod gp_kernel;
+pub(crate) mod gp_model;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub(crate) static LIST: &[&ResourceSpec] = &[
     &lists::LISTS,
     &partial::PARTIAL,
     &gp_kernel::GP_KERNEL,
+    &gp_model::GP_MODEL,
 ];
 
 /// The parameter of boxes that compute distances.

@@ -19,6 +19,7 @@ mod extract;
 mod feedback;
 mod flags;
 mod generate;
+mod gp;
 mod graph;
 mod import;
 mod index;
@@ -83,6 +84,7 @@ enum Subcommands {
     Feedback(feedback::Arguments),
     Simulate(simulate::Arguments),
     Serve(serve::Arguments),
+    Gp(gp::Arguments),
     Evaluate(evaluate::Arguments),
     Run(run::Arguments),
     Check(check::Arguments),
@@ -121,6 +123,7 @@ impl Subcommands {
             Self::Feedback(arguments) => feedback::run(catalog, arguments),
             Self::Simulate(arguments) => simulate::run(catalog, arguments),
             Self::Serve(arguments) => serve::run(catalog, arguments),
+            Self::Gp(arguments) => gp::run(catalog, arguments),
             Self::Evaluate(arguments) => evaluate::run(catalog, arguments),
             Self::Run(arguments) => run::run(catalog, arguments),
             Self::Check(arguments) => check::run(catalog, arguments),
@@ -166,7 +169,10 @@ fn command_line() -> clap::Command {
         let is_list = arg.get_value_delimiter().is_some();
         if is_option { arg.allow_negative_numbers(true).allow_hyphen_values(is_list) } else { arg }
     };
-    CommandLine::command().mut_subcommands(move |subcommand| subcommand.mut_args(takes_numbers))
+    CommandLine::command().mut_subcommands(move |subcommand| {
+        // `gp` and `generate` have subcommands of their own.
+        subcommand.mut_args(takes_numbers).mut_subcommands(move |inner| inner.mut_args(takes_numbers))
+    })
 }
 
 /// Runs a shipped pipeline, if each flag of the command has a value that its boxes take.

@@ -67,6 +67,10 @@ shipped!(
 );
 shipped!(FEEDBACK_WHY, "feedback_why.yaml", "Why an object is expected to be relevant.");
 shipped!(SIMULATE, "simulate.yaml", "How much feedback finds for simulated users.");
+shipped!(GP_FIT, "gp_fit.yaml", "A Gaussian process fitted to samples.");
+shipped!(GP_PREDICT, "gp_predict.yaml", "Means and deviations by a fitted Gaussian process.");
+shipped!(GP_APPEND, "gp_append.yaml", "More samples for a fitted Gaussian process.");
+shipped!(GP_SCORE, "gp_score.yaml", "How well a fitted Gaussian process predicts.");
 shipped!(METRIC_SEARCH, "metric_search.yaml", "The k nearest objects of any kind, by pivots.");
 shipped!(METRIC_INDEX, "metric_index.yaml", "The k nearest objects of any kind, by a metric index.");
 shipped!(
@@ -76,7 +80,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 35] = [
+pub const ALL: [Shipped; 39] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -109,6 +113,10 @@ pub const ALL: [Shipped; 35] = [
     FEEDBACK_RANKING,
     FEEDBACK_WHY,
     SIMULATE,
+    GP_FIT,
+    GP_PREDICT,
+    GP_APPEND,
+    GP_SCORE,
     METRIC_SEARCH,
     METRIC_INDEX,
     METRIC_SIGNATURES,

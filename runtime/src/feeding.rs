@@ -63,6 +63,7 @@ pub use self::lazy::LazyDevices;
 pub use self::memory::SharedKey;
 pub use self::options::Options;
 pub use self::pick::Picked;
+pub use self::pinned::memory_available;
 pub use self::plain::Plain;
 pub use self::pool::{DeviceStatistics, Devices};
 pub use self::program::{Argument, KernelSpec, ProgramSource};

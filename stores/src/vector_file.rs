@@ -214,6 +214,34 @@ impl VectorFile {
     /// # Panics
     /// When there are no such rows.
     pub fn read(&mut self, first: u64, count: usize) -> Result<VectorRows, VectorFileError> {
+        let (content, start) = self.content(first, count)?;
+        rows::decode(&self.form, &content).map_err(self.row_fault(first, start))
+    }
+
+    /// Reads consecutive rows in f64, in which floats of 64 bits and integers stay as they are; numbers may be NaN or infinite.
+    ///
+    /// # Errors
+    /// When the file was cut short.
+    ///
+    /// # Panics
+    /// When there are no such rows.
+    pub fn read_f64(&mut self, first: u64, count: usize) -> Result<Vec<f64>, VectorFileError> {
+        let (content, start) = self.content(first, count)?;
+        rows::decode_f64(&self.form, &content).map_err(self.row_fault(first, start))
+    }
+
+    fn row_fault(&self, first: u64, start: u64) -> impl FnOnce((usize, String)) -> VectorFileError {
+        let (path, row_bytes) = (self.path.clone(), self.form.row_bytes());
+        move |(row, reason)| VectorFileError::Row {
+            path,
+            row: first + row as u64,
+            offset: start + row as u64 * row_bytes,
+            reason,
+        }
+    }
+
+    /// The bytes of consecutive rows, and where they begin.
+    fn content(&mut self, first: u64, count: usize) -> Result<(Vec<u8>, u64), VectorFileError> {
         assert!(first + count as u64 <= self.form.rows, "rows from {first} on of {}", self.form.rows);
         let (form, path) = (self.form, &self.path);
         let io = |source| VectorFileError::Io { path: path.clone(), source };
@@ -228,13 +256,7 @@ impl VectorFile {
             let reason = "the file was cut short while it was read".to_owned();
             return Err(VectorFileError::Form { path, offset, reason });
         }
-        let row_bytes = form.row_bytes();
-        rows::decode(&form, &content).map_err(|(row, reason)| VectorFileError::Row {
-            path: self.path.clone(),
-            row: first + row as u64,
-            offset: start + row as u64 * row_bytes,
-            reason,
-        })
+        Ok((content, start))
     }
 }
 

@@ -3,9 +3,9 @@
 use boxwork_runtime::operator::{BoxError, CALLER, Context, Flow, In, Operator, OutputWriter, Pushed};
 
 /// Gives the rows of an input to the request's caller.
-pub(super) struct ToCaller {
-    pub(super) rows: In,
-    pub(super) output: OutputWriter,
+pub(crate) struct ToCaller {
+    pub(crate) rows: In,
+    pub(crate) output: OutputWriter,
 }
 
 impl Operator for ToCaller {

@@ -36,7 +36,7 @@ impl PinBudget {
     }
 
     fn reserve(&self, bytes: u64) -> bool {
-        let usual = || available_bytes().unwrap_or(0) / 2;
+        let usual = || memory_available().unwrap_or(0) / 2;
         let most = *self.most.get_or_init(|| self.given.unwrap_or_else(usual));
         let more = |used: u64| used.checked_add(bytes).filter(|wanted| *wanted <= most);
         self.used.try_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -48,8 +48,9 @@ impl PinBudget {
     }
 }
 
-/// The host's memory that is not in use, according to the system and to the control group of the process.
-fn available_bytes() -> Option<u64> {
+/// The host's memory in bytes that is not in use, according to the system and to the control group of the process; nothing if
+/// neither says.
+pub fn memory_available() -> Option<u64> {
     let read = |path| std::fs::read_to_string(path).ok();
     let available = read("/proc/meminfo").and_then(|text| available_of(&text));
     let number = |path| read(path).and_then(|text| text.trim().parse::<u64>().ok());
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(available_of(meminfo), Some(7 * 1024));
         assert_eq!(available_of("MemTotal: 1 kB"), None);
         let some = PinBudget::new(None);
-        assert_eq!(some.reserve(1), available_bytes().is_some_and(|bytes| bytes > 1));
+        assert_eq!(some.reserve(1), memory_available().is_some_and(|bytes| bytes > 1));
     }
 
     #[test]

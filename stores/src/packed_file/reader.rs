@@ -106,6 +106,11 @@ impl PackedFile {
         self.footer.get(key).map_or("", String::as_str)
     }
 
+    /// The columns with their metadata.
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
     /// The columns.
     pub(crate) fn fields(&self) -> &Fields {
         self.schema.fields()
@@ -329,6 +334,21 @@ impl<'a> PackedBatch<'a> {
     pub(crate) fn columns_of(&self, widths: &[usize]) -> Option<Vec<&'a [u8]>> {
         let ranges = ranges_of(self.header, self.rows, widths)?;
         ranges.into_iter().map(|range| self.body.get(range)).collect()
+    }
+}
+
+impl PackedBatch<'_> {
+    /// The batch in Arrow's form, of any columns; `None` if it is not of this schema.
+    pub(crate) fn decoded(&self, schema: &Schema) -> Option<arrow_array::RecordBatch> {
+        let (body, schema) = (arrow_buffer::Buffer::from(self.body), std::sync::Arc::new(schema.clone()));
+        // Arrow's reader panics if numbers of bytes and rows contradict each other, which only a forged checksum allows.
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let header = layout::read_header(self.header)?;
+            let version = arrow_ipc::MetadataVersion::V5;
+            let none = HashMap::new();
+            arrow_ipc::reader::read_record_batch(&body, header, schema, &none, None, &version).ok()
+        }));
+        read.ok().flatten().filter(|batch| batch.num_rows() == self.rows)
     }
 }
 

@@ -106,6 +106,29 @@ pub(super) fn decode(form: &Form, content: &[u8]) -> Result<VectorRows, (usize, 
     }
 }
 
+/// The numbers in some bytes, in f64; or the first row whose head does not fit, and why.
+pub(super) fn decode_f64(form: &Form, content: &[u8]) -> Result<Vec<f64>, (usize, String)> {
+    let (dimensions, head) = (form.dimensions, form.row_head as usize);
+    let mut all = Vec::with_capacity(content.len() / form.stored.bytes());
+    for (row, content) in content.chunks_exact(form.row_bytes() as usize).enumerate() {
+        let (said, numbers) = content.split_at(head);
+        if let [a, b, c, d] = *said
+            && usize::try_from(i32::from_le_bytes([a, b, c, d])) != Ok(dimensions)
+        {
+            return Err((row, format!("it has other dimensions than the {dimensions} of the first row")));
+        }
+        match form.stored {
+            Stored::As(NumberType::F32) => all.extend(words(numbers, |x| f64::from(f32::from_le_bytes(x)))),
+            Stored::As(NumberType::F16) => all.extend(words(numbers, |x| f16::from_le_bytes(x).to_f64())),
+            Stored::As(NumberType::U8) => all.extend(numbers.iter().map(|x| f64::from(*x))),
+            Stored::As(NumberType::I8) => all.extend(words(numbers, |x| f64::from(i8::from_le_bytes(x)))),
+            Stored::I32 => all.extend(words(numbers, |x| f64::from(i32::from_le_bytes(x)))),
+            Stored::F64 => all.extend(words(numbers, f64::from_le_bytes)),
+        }
+    }
+    Ok(all)
+}
+
 fn words<const N: usize, T>(bytes: &[u8], word: impl Fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks::<N>().0.iter().map(|bytes| word(*bytes)).collect()
 }
