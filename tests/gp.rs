@@ -292,3 +292,26 @@ fn many_points_stream_through_a_few_envelopes() {
     assert!(one.lines().nth(1).unwrap().starts_with("line 2,"));
     assert!(one == ok(at, &[&call[..], &["--workers", "3"]].concat()));
 }
+
+#[test]
+fn a_chain_of_boxes_has_the_factor_of_the_graph() {
+    let folder = folder();
+    let at = folder.path();
+    for (rows, tile) in
+        ["1 8", "64 8", "65 16", "500 64", "300 300"].map(|case| case.split_once(' ').unwrap())
+    {
+        let mut lines = Vec::new();
+        for (pipeline, workers) in
+            [("cholesky", "1"), ("cholesky", "4"), ("cholesky_graph", "1"), ("cholesky_graph", "4")]
+        {
+            let (rows, tile) = (format!("rows={rows}"), format!("tile={tile}"));
+            let call = ["run", pipeline, "--workers", workers, "--set", &rows, "--set", &tile];
+            lines.push(ok(at, &call));
+        }
+        assert!(lines[0].contains("checksum") && lines.iter().all(|line| *line == lines[0]), "{lines:?}");
+    }
+    let said = fails(at, &["run", "cholesky", "--set", "rows=100", "--set", "tile=8"], 3);
+    assert!(said.contains("behind the last stage") && said.contains("larger tiles"), "{said}");
+    let bad = ["run", "cholesky", "--set", "rows=50", "--set", "tile=8", "--set", "kernel=linear(1)"];
+    assert!(fails(at, &bad, 3).contains("not positive definite"));
+}

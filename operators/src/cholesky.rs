@@ -1,7 +1,31 @@
-//! The Cholesky factorisation by tiles as a graph of tasks on the slots of a runtime.
+//! The Cholesky factorisation by tiles: as a graph of tasks on the slots of a runtime, and as a chain of boxes.
+//!
+//! [`factorise`] runs the graph within one firing. In the chain each stage is two boxes: `cholesky_panel` factors the first column of tiles
+//! that comes, and `cholesky_update` subtracts its products from the tiles behind. Tiles travel as envelopes, so the chain shows
+//! what envelopes and firings cost against the graph (`cholesky_graph`). `covariance_tiles` makes the matrix, `cholesky_check` compares the
+//! product of the factor with it.
+
+mod tiles;
+mod covariance_tiles;
+mod cholesky_panel;
+mod cholesky_update;
+mod cholesky_graph;
+mod cholesky_check;
+#[cfg(test)]
+mod tests;
 
 use boxwork_kernels::cholesky::{Factorisation, NotPositiveDefinite, TileKernels, TiledMatrix};
 use boxwork_runtime::inside::{GraphError, Inside, TaskGraph};
+use boxwork_runtime::operator::OperatorSpec;
+
+/// The operators of this folder, in the order in which data meets them.
+pub(crate) static LIST: &[&OperatorSpec] = &[
+    &covariance_tiles::COVARIANCE_TILES,
+    &cholesky_panel::CHOLESKY_PANEL,
+    &cholesky_update::CHOLESKY_UPDATE,
+    &cholesky_graph::CHOLESKY_GRAPH,
+    &cholesky_check::CHOLESKY_CHECK,
+];
 
 /// The tasks of a factorisation, for the runtime.
 struct Tasks<'f, 'm, K>(&'f Factorisation<'m, K>);

@@ -270,6 +270,16 @@ pub fn model(_: &Arguments) -> Descriptor {
     Descriptor::new(mark_columns().into_iter().chain(fitted))
 }
 
+/// A tile of a matrix.
+pub fn tiles(_: &Arguments) -> Descriptor {
+    let numbers = DataType::List(Arc::new(Field::new("item", DataType::Float64, false)));
+    Descriptor::new([
+        Column::new("i", DataType::UInt32, "the row of tiles, from 0"),
+        Column::new("j", DataType::UInt32, "the column of tiles, from 0"),
+        Column::new("numbers", numbers, "the tile's numbers, by columns"),
+    ])
+}
+
 /// A sample: a point and its target.
 pub fn samples(_: &Arguments) -> Descriptor {
     Descriptor::new(sample_columns())

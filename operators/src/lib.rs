@@ -37,6 +37,7 @@ pub fn catalog() -> Catalog {
         index::LIST,
         quality::LIST,
         feedback::LIST,
+        cholesky::LIST,
         regression::LIST,
         results::LIST,
     ];

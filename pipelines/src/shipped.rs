@@ -71,6 +71,8 @@ shipped!(GP_FIT, "gp_fit.yaml", "A Gaussian process fitted to samples.");
 shipped!(GP_PREDICT, "gp_predict.yaml", "Means and deviations by a fitted Gaussian process.");
 shipped!(GP_APPEND, "gp_append.yaml", "More samples for a fitted Gaussian process.");
 shipped!(GP_SCORE, "gp_score.yaml", "How well a fitted Gaussian process predicts.");
+shipped!(CHOLESKY, "cholesky.yaml", "A Cholesky factor by a chain of boxes.");
+shipped!(CHOLESKY_GRAPH, "cholesky_graph.yaml", "A Cholesky factor by a graph of tasks.");
 shipped!(METRIC_SEARCH, "metric_search.yaml", "The k nearest objects of any kind, by pivots.");
 shipped!(METRIC_INDEX, "metric_index.yaml", "The k nearest objects of any kind, by a metric index.");
 shipped!(
@@ -80,7 +82,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 39] = [
+pub const ALL: [Shipped; 41] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -117,6 +119,8 @@ pub const ALL: [Shipped; 39] = [
     GP_PREDICT,
     GP_APPEND,
     GP_SCORE,
+    CHOLESKY,
+    CHOLESKY_GRAPH,
     METRIC_SEARCH,
     METRIC_INDEX,
     METRIC_SIGNATURES,

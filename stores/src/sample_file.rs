@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use arrow_array::RecordBatch;
 use thiserror::Error;
 
 use crate::foreign_arrow::{ForeignBatches, is_parquet};
@@ -275,8 +276,20 @@ fn next_of_arrow(
     let fault = |reason: String| SampleError::File { path: path.to_owned(), reason };
     let Some(batch) = batches.next() else { return Ok(false) };
     let batch = batch.map_err(|error| fault(format!("a batch cannot be read ({error})")))?;
-    let numbers = table::numbers(&batch, columns).map_err(fault)?;
-    let names = table::names(&batch, columns).map_err(fault)?;
+    take_batch(&batch, columns, row, taken)?;
+    Ok(true)
+}
+
+fn take_batch(
+    batch: &RecordBatch,
+    columns: &Columns,
+    row: &mut u64,
+    taken: &mut Taken<'_>,
+) -> Result<(), SampleError> {
+    let path = taken.path;
+    let fault = |reason: String| SampleError::File { path: path.to_owned(), reason };
+    let numbers = table::numbers(batch, columns).map_err(fault)?;
+    let names = table::names(batch, columns).map_err(fault)?;
     (0..batch.num_rows()).try_for_each(|at| {
         let name = names.as_ref().map(|names| names(at));
         let number = |column: usize| {
@@ -286,7 +299,30 @@ fn next_of_arrow(
         taken.take(|| format!("row {}", *row + at as u64), name, columns, number)
     })?;
     *row += batch.num_rows() as u64;
-    Ok(true)
+    Ok(())
+}
+
+/// The samples of a batch of a program, with how many rows were left out. `row` is the number of its first row, and becomes that of
+/// the next batch's. Errors call the batches by the name `of`.
+///
+/// # Errors
+/// When the batch has no such columns, or a row does not fit.
+pub fn samples_of(
+    batch: &RecordBatch,
+    asked: &SampleColumns,
+    of: &str,
+    row: &mut u64,
+) -> Result<(SampleRows, u64), SampleError> {
+    let (path, mut dropped) = (Path::new(of), 0);
+    let schema = batch.schema();
+    let known: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let columns =
+        Columns::find(&known, asked).map_err(|reason| SampleError::File { path: path.to_owned(), reason })?;
+    let drops_missing = asked.drops_missing;
+    let mut taken = Taken { path, drops_missing, dropped: &mut dropped, rows: SampleRows::default() };
+    take_batch(batch, &columns, row, &mut taken)?;
+    let rows = taken.rows;
+    Ok((rows, dropped))
 }
 
 fn next_of_npy(

@@ -160,6 +160,27 @@ impl Expression {
         run(CodePath::detect(), Slopes { expression: self, pairs: &pairs, weights, scratch, gradient });
     }
 
+    /// Writes tile (i, j), j <= i, of `size` rows and columns, of the lower half of the matrix of covariances of all points, by columns:
+    /// entries below and on the diagonal, to which `added` is added. Places beyond the last point stay.
+    ///
+    /// # Panics
+    /// When the tile has not size * size numbers.
+    pub fn tile(&self, points: &Points, size: usize, (i, j): (usize, usize), added: f64, tile: &mut [f64]) {
+        assert_eq!(tile.len(), size * size, "a tile of {size} rows");
+        let (n, mut scratch) = (points.len(), Scratch::default());
+        let (rows, columns) = (i * size..((i + 1) * size).min(n), j * size..((j + 1) * size).min(n));
+        for column in columns {
+            // The upper half of a diagonal tile is not read.
+            let rows = rows.start.max(column)..rows.end;
+            let first = (column - j * size) * size + (rows.start - i * size);
+            let out = &mut tile[first..first + rows.len()];
+            self.column((points, rows), &points.point(column), Some(column), &mut scratch, out);
+            if i == j {
+                out[0] += added;
+            }
+        }
+    }
+
     /// The covariance of a point with itself; `same` says whether as the same sample, so that `white` counts.
     pub fn diagonal(&self, point: &[f64], same: bool) -> f64 {
         let points = Points::of_rows(point.len(), point);

@@ -78,23 +78,6 @@ pub(super) struct Likelihood {
 }
 
 impl Prior<'_> {
-    /// Writes a tile of the lower half of K + s I.
-    fn fill(&self, i: usize, j: usize, tile: &mut [f64]) {
-        let (n, mut scratch) = (self.points.len(), Scratch::default());
-        let (rows, columns) = (i * TILE..((i + 1) * TILE).min(n), j * TILE..((j + 1) * TILE).min(n));
-        for column in columns {
-            // The upper half of a diagonal tile is not read.
-            let rows = rows.start.max(column)..rows.end;
-            let first = (column - j * TILE) * TILE + (rows.start - i * TILE);
-            let out = &mut tile[first..first + rows.len()];
-            let with = self.points.point(column);
-            self.expression.column((self.points, rows), &with, Some(column), &mut scratch, out);
-            if i == j {
-                out[0] += self.added;
-            }
-        }
-    }
-
     /// The factor and the likelihood of targets.
     pub(super) fn likelihood(
         &self,
@@ -102,7 +85,9 @@ impl Prior<'_> {
         threads: &mut dyn Threads,
     ) -> Result<Likelihood, Stopped> {
         let factor = TiledMatrix::zeros(self.points.len(), TILE);
-        let fill = |i: usize, j: usize, tile: &mut [f64]| self.fill(i, j, tile);
+        let fill = |i: usize, j: usize, tile: &mut [f64]| {
+            self.expression.tile(self.points, TILE, (i, j), self.added, tile);
+        };
         threads.factorise(&Factorisation::filled(&factor, Usual::default(), &fill))?;
         let sound = |(row, pivot): (usize, &f64)| {
             is_pivot(pivot * pivot, self.expression.diagonal(&self.points.point(row), true) + self.added)

@@ -7,7 +7,7 @@ use boxwork_runtime::operator::{
     Bind, BoxError, CALLER, Context, Flow, InputReader, Kind, Operator, OperatorSpec, Out, Pushed,
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::sample_file::{SampleColumns, SampleFile};
+use boxwork_stores::sample_file::{SampleColumns, SampleFile, samples_of};
 
 use super::samples::envelope;
 use crate::columns;
@@ -36,7 +36,7 @@ pub(super) const TARGET: Parameter =
 /// from 0, and any other file is Arrow IPC. Numbers are read as f64.
 ///
 /// # Inputs
-/// None. A request's caller may give samples (`Submission::inputs`): batches with the columns `name`, `x` and `y`.
+/// None. A request's caller may give samples (`Submission::inputs`): batches with the named columns.
 ///
 /// # Outputs
 /// `samples`: 256 an envelope. A sample's name is that of the column `names`, or its line or row.
@@ -64,14 +64,6 @@ pub static READ_SAMPLES: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    if let Some(input) = bind.take_input()? {
-        return Ok(Box::new(OfCaller { input }));
-    }
-    let Some(path) = bind.get_path("path") else {
-        return Err(BoxError::new(
-            "there are no samples: give the file as `path`, or let the request's caller give them",
-        ));
-    };
     let model = bind.get_resource::<GpModel>("model")?;
     let mut inputs = bind.texts("inputs");
     if let Some(model) = model.filter(|_| inputs.is_empty()) {
@@ -84,16 +76,26 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         drops_missing: bind.text("missing") == "drop",
     };
     let dimensions = asked.inputs.len();
-    Ok(Box::new(ReadSamples {
-        file: SampleFile::open(&path, &asked)?,
-        dimensions,
-        sent: 0,
-        waiting: Vec::new(),
-    }))
+    let source = match (bind.take_input()?, bind.get_path("path")) {
+        (Some(input), _) => Source::Caller { input, asked, row: 0, dropped: 0 },
+        (None, Some(path)) => Source::File(SampleFile::open(&path, &asked)?),
+        (None, None) => {
+            return Err(BoxError::new(
+                "there are no samples: give the file as `path`, or let the request's caller give them",
+            ));
+        }
+    };
+    Ok(Box::new(ReadSamples { source, dimensions, sent: 0, waiting: Vec::new() }))
+}
+
+/// Where samples come from.
+enum Source {
+    File(SampleFile),
+    Caller { input: InputReader, asked: SampleColumns, row: u64, dropped: u64 },
 }
 
 struct ReadSamples {
-    file: SampleFile,
+    source: Source,
     dimensions: usize,
     sent: u64,
     /// Envelopes of a batch that was larger than one, the next one last.
@@ -108,8 +110,12 @@ impl Operator for ReadSamples {
                 None => self.next(cx)?,
             };
             let Some(next) = next else {
-                if self.file.dropped() > 0 {
-                    cx.note(format!("{} rows without a number were left out", self.file.dropped()));
+                let dropped = match &self.source {
+                    Source::File(file) => file.dropped(),
+                    Source::Caller { dropped, .. } => *dropped,
+                };
+                if dropped > 0 {
+                    cx.note(format!("{dropped} rows without a number were left out"));
                 }
                 return Ok(Flow::Done);
             };
@@ -126,8 +132,22 @@ impl Operator for ReadSamples {
 impl ReadSamples {
     /// Reads on; the envelope after the last is nothing.
     fn next(&mut self, cx: &mut Context<'_>) -> Result<Option<Envelope>, BoxError> {
-        let file = &mut self.file;
-        let Some(rows) = cx.detached("disk", || file.next(ROWS))?? else { return Ok(None) };
+        let rows = match &mut self.source {
+            Source::File(file) => cx.detached("disk", || file.next(ROWS))??,
+            Source::Caller { input, asked, row, dropped } => {
+                let batches = &mut input.batches;
+                let next =
+                    if input.may_block { cx.detached(CALLER, || batches.next())? } else { batches.next() };
+                let Some(batch) = next else { return Ok(None) };
+                let (rows, left_out) = samples_of(&batch?, asked, "the rows given", row)?;
+                *dropped += left_out;
+                Some(rows)
+            }
+        };
+        let Some(rows) = rows else { return Ok(None) };
+        if rows.is_empty() {
+            return self.next(cx);
+        }
         let all = envelope(rows, self.dimensions)?;
         let starts = (0..all.rows()).step_by(ROWS).rev();
         let part = |first: usize| {
@@ -136,27 +156,5 @@ impl ReadSamples {
         };
         self.waiting = starts.map(part).collect::<Result<_, _>>()?;
         Ok(self.waiting.pop())
-    }
-}
-
-/// Samples of the request's caller.
-struct OfCaller {
-    input: InputReader,
-}
-
-impl Operator for OfCaller {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while cx.has_room(SAMPLES) {
-            let batches = &mut self.input.batches;
-            let next = match self.input.may_block {
-                true => cx.detached(CALLER, || batches.next())?,
-                false => batches.next(),
-            };
-            let Some(batch) = next else { return Ok(Flow::Done) };
-            if cx.push(SAMPLES, Envelope::new(batch?)?)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
-        }
-        Ok(Flow::Wait)
     }
 }

@@ -56,6 +56,10 @@ fn samples_are_the_same_from_every_format() {
     assert_eq!(rows.inputs, [3.0, 1.5, 5.0, 0.1, 9.0, 7.0]);
     assert_eq!(rows.targets, [2.0, -4.0, 8.0]);
     assert_eq!(read(&arrow, &named).unwrap(), rows);
+    let mut row = 7;
+    assert_eq!(samples_of(&batch, &named, "rows", &mut row).unwrap(), (rows.clone(), 0));
+    let error = samples_of(&batch, &asked(&["w"], None), "given rows", &mut row).unwrap_err().to_string();
+    assert!(row == 10 && error.contains("`given rows`: it has no column `w`"), "{error}");
     let numbered = read(&npy, &asked(&["2", "0"], Some("1"))).unwrap();
     assert_eq!((numbered.inputs, numbered.targets), (rows.inputs, rows.targets));
     assert_eq!(numbered.names, ["row 0", "row 1", "row 2"]);
