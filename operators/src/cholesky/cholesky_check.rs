@@ -133,7 +133,7 @@ impl CholeskyCheck {
         }
         let diagonal = (0..n).map(|at| self.matrix.expression.diagonal(&self.matrix.points.point(at), true));
         let bound = 2.0 * n as f64 * f64::EPSILON * diagonal.fold(norm, f64::max);
-        if !(greatest <= bound) {
+        if greatest > bound || bound.is_nan() {
             return Err(BoxError::new(format!(
                 "an entry of L L^T differs by {greatest:e} from the matrix, and {bound:e} is allowed: the factor is wrong"
             )));
