@@ -1,13 +1,16 @@
-"""Nearest neighbours for scikit-learn: exact search by Boxwork behind scikit-learn's own interfaces.
+"""Estimators for scikit-learn: exact search and Gaussian processes by Boxwork behind scikit-learn's own interfaces.
 
-    from boxwork.sklearn import KNeighborsTransformer, NearestNeighbors
+    from boxwork.sklearn import GaussianProcessRegressor, KNeighborsTransformer, NearestNeighbors
 
-scikit-learn is needed for this module alone: ``pip install scikit-learn``. Numbers are rounded to float32; distances are
-exact, in float64, for the rounded numbers, and of equal distances the lower row comes first.
+scikit-learn is needed for this module alone: ``pip install scikit-learn``. Neighbours round numbers to float32; distances are
+exact, in float64, for the rounded numbers, and of equal distances the lower row comes first. Gaussian processes compute in float64.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,6 +20,7 @@ from scipy.sparse import csr_matrix  # type: ignore[import-untyped, import-not-f
 from sklearn.base import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
+    RegressorMixin,
     TransformerMixin,
 )
 from sklearn.utils.validation import (  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -24,7 +28,9 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, import-no
     validate_data,
 )
 
+from ._boxwork import Rows
 from ._errors import InputError
+from ._pipeline import Pipeline
 from ._store import Nearest, Vectors
 
 METRICS = {"euclidean": "l2", "l2": "l2", "cosine": "cosine"}
@@ -193,4 +199,123 @@ class KNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _
         return self.fit(X).transform(X)
 
 
-__all__ = ["METRICS", "KNeighborsTransformer", "NearestNeighbors"]
+_FIT = """boxwork: 1
+about: A Gaussian process fitted to rows that the caller gives.
+parameters:
+  inputs:    {type: list of text, about: the columns of the inputs}
+  kernel:    {type: text, about: the covariance}
+  noise:     {type: number, about: the variance of the noise}
+  normalize: {type: boolean, about: whether targets are scaled}
+  optimise:  {type: boolean, about: whether parameters are found}
+  restarts:  {type: integer, about: random starts}
+  seed:      {type: integer, about: the seed of random starts}
+  out:       {type: path, about: the model}
+boxes:
+  samples: {kind: read_samples, inputs: "${inputs}", target: y}
+  fit:     {kind: gp_fit_samples, kernel: "${kernel}", noise: "${noise}", normalize: "${normalize}", optimise: "${optimise}", restarts: "${restarts}", seed: "${seed}", inputs: "${inputs}", target: y}
+  file:    {kind: write_gp_model, out: "${out}"}
+  fitted:  {kind: write_arrow, columns: regression}
+edges:
+  - samples -> fit -> file
+  - fit -> fitted
+"""
+
+_PREDICT = """boxwork: 1
+about: Means and deviations of rows that the caller gives.
+parameters:
+  model:     {type: path, about: the model}
+  deviation: {type: boolean, about: whether deviations are computed}
+resources:
+  model: {kind: gp_model, path: "${model}"}
+boxes:
+  points:  {kind: read_samples, model: model}
+  predict: {kind: gp_predict, model: model, deviation: "${deviation}", of: observation, copies: auto}
+  results: {kind: write_predictions}
+edges:
+  - {from: points, to: predict, envelopes: 4}
+  - {from: predict, to: results, envelopes: 4}
+"""
+
+class GaussianProcessRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Regression by an exact Gaussian process, as `sklearn.gaussian_process.GaussianProcessRegressor` has it.
+
+    `kernel` is a text such as ``"1 * rbf(l=[1, 1]) + white(0.1)"``; the guide lists all forms. `alpha` is added to the
+    diagonal; `optimizer` is ``"l_bfgs"`` or None, which leaves the parameters as they are. Deviations are those of
+    observations: with the terms `white` of the kernel, and without `alpha`, as scikit-learn's are.
+    """
+
+    def __init__(
+        self,
+        kernel: str = "1 fixed * rbf(l=1 fixed)",
+        alpha: float = 1e-10,
+        optimizer: str | None = "l_bfgs",
+        n_restarts_optimizer: int = 0,
+        normalize_y: bool = False,
+        random_state: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.alpha = alpha
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.normalize_y = normalize_y
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> GaussianProcessRegressor:
+        """Fits rows and their targets, after the parameters of the greatest likelihood are found."""
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
+        if self.optimizer not in ("l_bfgs", None):
+            raise InputError(f"the optimizer is {self.optimizer!r}: it is 'l_bfgs' or None")
+        targets = np.ascontiguousarray(y, dtype=np.float64)
+        # Equal targets have no deviation to divide by; scikit-learn leaves them unscaled.
+        self._shift = float(targets[0]) if self.normalize_y and np.ptp(targets) == 0 else 0.0
+        values: dict[str, Any] = {
+            "inputs": _columns(X.shape[1]),
+            "kernel": self.kernel,
+            "noise": float(self.alpha),
+            "normalize": bool(self.normalize_y and np.ptp(targets) > 0),
+            "optimise": self.optimizer is not None,
+            "restarts": int(self.n_restarts_optimizer),
+            "seed": 1 if self.random_state is None else int(self.random_state),
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.gp.arrow")
+            rows = _table(X, targets - self._shift)
+            fitted = Pipeline(_FIT).run({"samples": rows}, out=path, **values)["fitted"]
+            with open(path, "rb") as file:
+                self._model = file.read()
+        head = json.loads(fitted.metadata["gp_model"])
+        self.kernel_ = head["covariance"]
+        self.log_marginal_likelihood_value_ = head["log_likelihood"]
+        self._scale = head["scale"]
+        self.X_train_, self.y_train_ = X, targets
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Table | tuple[Table, Table]:
+        """The means of rows, and with `return_std` their deviations."""
+        check_is_fitted(self, "_model")
+        X = np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.gp.arrow")
+            with open(path, "wb") as file:
+                file.write(self._model)
+            found = Pipeline(_PREDICT).run({"points": _table(X, None)}, model=path, deviation=return_std)["results"]
+        means = np.asarray(found.column("mean")) + self._shift
+        if not return_std:
+            return means
+        variances = np.asarray(found.column("deviation")) ** 2 - self.alpha * self._scale**2
+        return means, np.sqrt(np.maximum(variances, 0.0))
+
+
+def _columns(count: int) -> list[str]:
+    return [f"x{place}" for place in range(count)]
+
+
+def _table(X: Table, y: Table | None) -> Rows:
+    """Rows as Arrow columns, one for each input."""
+    columns = {name: np.ascontiguousarray(X[:, place]) for place, name in enumerate(_columns(X.shape[1]))}
+    if y is not None:
+        columns["y"] = np.ascontiguousarray(y)
+    return Rows.from_columns(columns)
+
+
+__all__ = ["METRICS", "GaussianProcessRegressor", "KNeighborsTransformer", "NearestNeighbors"]

@@ -11,9 +11,12 @@ import pytest
 pytest.importorskip("sklearn")
 
 import sklearn.neighbors as peers
+from boxwork import Error
 from boxwork import sklearn as ours
 from sklearn.cluster import DBSCAN
 from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor as PeerRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -24,6 +27,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
         ours.NearestNeighbors(metric="cosine"),
         ours.KNeighborsTransformer(n_neighbors=3),
         ours.KNeighborsTransformer(n_neighbors=3, mode="connectivity"),
+        ours.GaussianProcessRegressor(),
+        ours.GaussianProcessRegressor(kernel="1 * rbf() + white(0.1)", normalize_y=True),
     ]
 )
 def test_the_checks_of_scikit_learn_pass(estimator: Any, check: Any) -> None:
@@ -84,3 +89,36 @@ def test_an_estimator_is_pickled_and_says_what_is_wrong() -> None:
     same = ours.NearestNeighbors(n_neighbors=2).fit(np.ones((5, 3)))
     places = same.kneighbors(return_distance=False)
     assert all(row not in found for row, found in enumerate(places.tolist()))
+
+
+def samples(count: int, seed: int = 5) -> tuple[Any, Any]:
+    random = np.random.default_rng(seed)
+    X = random.uniform(0, 4, size=(count, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.1 * random.normal(size=count)
+
+
+@pytest.mark.parametrize("normalize_y", [False, True])
+def test_a_gaussian_process_is_that_of_scikit_learn(normalize_y: bool) -> None:
+    (X, y), (others, _) = samples(300), samples(40, seed=6)
+    peer_kernel = ConstantKernel(1.5) * RBF([1.0, 2.0]) + WhiteKernel(0.05)
+    text = "1.5 * rbf(l=[1, 2]) + white(0.05)"
+    for optimise in (False, True):
+        optimizers = ("l_bfgs", "fmin_l_bfgs_b") if optimise else (None, None)
+        mine = ours.GaussianProcessRegressor(text, optimizer=optimizers[0], normalize_y=normalize_y).fit(X, y)
+        peer = PeerRegressor(peer_kernel, optimizer=optimizers[1], normalize_y=normalize_y).fit(X, y)
+        likelihoods = mine.log_marginal_likelihood_value_, peer.log_marginal_likelihood_value_
+        assert np.isclose(*likelihoods, rtol=1e-6 if optimise else 1e-10)
+        (means, deviations), (expected, of_peer) = (each.predict(others, return_std=True) for each in (mine, peer))
+        tolerance = 1e-3 if optimise else 1e-8
+        assert np.allclose(means, expected, rtol=tolerance) and np.allclose(deviations, of_peer, rtol=tolerance)
+        assert (mine.predict(others) == means).all()
+        again = pickle.loads(pickle.dumps(mine))
+        assert (again.predict(others) == means).all()
+
+
+def test_a_bad_kernel_is_told_with_its_place() -> None:
+    X, y = samples(10)
+    with pytest.raises(Error, match="did you mean `rbf`"):
+        ours.GaussianProcessRegressor("rfb()").fit(X, y)
+    with pytest.raises(NotFittedError):
+        ours.GaussianProcessRegressor().predict(X)
