@@ -36,7 +36,7 @@ use thiserror::Error;
 pub use emd::Emd;
 pub use hausdorff::Hausdorff;
 pub use jaccard::Jaccard;
-pub use levenshtein::{Levenshtein, Pattern};
+pub use levenshtein::{Levenshtein, Pattern, TextBlock};
 pub use lp::{Lp, squared_l2, squared_l2_of, squared_l2_on};
 pub use root::Root;
 pub use slack::Slack;

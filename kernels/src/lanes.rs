@@ -4,12 +4,14 @@
 //! the lane that it is in. `add`, `sub`, `mul`, `div`, `max` and `min` are one IEEE operation each, so a loop of these has
 //! the same bits on every path; `mul_add`, `exp2` and `inverse_root` have their own rounding on each path.
 
+mod bits;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use half::f16;
 
 use crate::CodePath;
+use crate::bits::Bits;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::prefetch;
@@ -51,7 +53,7 @@ pub(crate) const ROUND: f32 = 12_582_912.0;
 const _: () = assert!(ROUND == 1.5 * (1 << 23) as f32);
 
 /// The vector operations of one instruction set. A value proves that the machine has the instructions.
-pub(crate) trait Lanes: Copy {
+pub(crate) trait Lanes: Bits {
     /// Numbers in a vector.
     const COUNT: usize;
     /// A vector.

@@ -9,6 +9,7 @@
 
 mod elementary;
 mod path;
+mod bits;
 mod lanes;
 pub mod memory;
 pub mod chance;

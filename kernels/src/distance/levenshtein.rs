@@ -6,8 +6,12 @@
 //! distance of whole texts H. Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances",
 //! Nordic J. of Computing 10(1), 2003).
 
+mod sliced;
+mod block;
+
 use std::collections::HashSet;
 
+pub use self::block::TextBlock;
 use super::{Distance, DistanceError, Properties, Slack};
 
 /// Letters per word of bits.
@@ -81,6 +85,10 @@ const fn bytes_of(letters: usize, different: usize) -> usize {
 #[derive(Clone, Debug)]
 pub struct Pattern {
     length: usize,
+    /// The different letters of the text, in order.
+    different: Vec<char>,
+    /// For each letter of the text, its place among the different ones, if there are at most 255 of these.
+    letters: Option<Vec<u8>>,
     words: usize,
     /// By letter of the table and word: where in the pattern the letter stands; no letter has the place 0.
     table: [u32; TABLE],
@@ -94,12 +102,22 @@ impl Pattern {
     pub fn new(text: &[char]) -> Self {
         let words = text.len().div_ceil(WORD).max(1);
         // The first masks belong to letters that the text does not contain.
-        let mut pattern =
-            Self { length: text.len(), words, table: [0; TABLE], others: Vec::new(), masks: vec![0; words] };
-        let mut others: Vec<char> = text.iter().copied().filter(|c| *c as usize >= TABLE).collect();
-        others.sort_unstable();
-        others.dedup();
-        pattern.others = others.into_iter().zip(1..).collect();
+        let mut different = text.to_vec();
+        different.sort_unstable();
+        different.dedup();
+        let place = |letter| different.binary_search(letter).ok().and_then(|place| u8::try_from(place).ok());
+        let letters = text.iter().map(place).collect();
+        let mut pattern = Self {
+            length: text.len(),
+            different,
+            letters,
+            words,
+            table: [0; TABLE],
+            others: Vec::new(),
+            masks: vec![0; words],
+        };
+        let others = pattern.different.iter().copied().filter(|letter| *letter as usize >= TABLE);
+        pattern.others = others.zip(1..).collect();
         let mut known = pattern.others.len() as u32;
         for letter in text.iter().filter(|letter| (**letter as usize) < TABLE) {
             let place = &mut pattern.table[*letter as usize];

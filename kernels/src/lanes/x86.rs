@@ -5,6 +5,8 @@
 
 #![expect(unsafe_code, reason = "vector instructions, their loads and stores, and prefetches")]
 
+mod bits;
+
 #[cfg(not(miri))]
 use std::arch::asm;
 use std::arch::x86_64::*;
