@@ -8,6 +8,7 @@ use serde_json::Value;
 /// Part of the binary, so that it can be copied to another machine alone.
 const OPENCV: &str = include_str!("../peers/opencv.py");
 const FAISS: &str = include_str!("../peers/faiss_vectors.py");
+const RAPIDFUZZ: &str = include_str!("../peers/rapidfuzz_edit.py");
 const TORCH: &str = include_str!("../peers/torch_vectors.py");
 
 /// A peer that waits for questions.
@@ -34,6 +35,11 @@ impl Peer {
     /// Starts PyTorch with these arguments; if it or its GPU is missing, prints what to install.
     pub fn torch(arguments: &[&str]) -> Option<Self> {
         Self::python(TORCH, ["PyTorch with a GPU", "torch"], arguments, "1")
+    }
+
+    /// Starts RapidFuzz with these arguments; if it is missing, prints what to install.
+    pub fn rapidfuzz(arguments: &[&str]) -> Option<Self> {
+        Self::python(RAPIDFUZZ, ["RapidFuzz with NumPy", "rapidfuzz numpy"], arguments, "1")
     }
 
     /// Starts a script in Python, with the name of what it needs and the package that has it.

@@ -1,6 +1,7 @@
 //! Operations on vectors of bits, for kernels that give each of many problems one bit of a vector.
 //!
-//! Invariant: bits never mix. Bit `k` of a result depends only on bit `k` of the operands, and every path has the same bits.
+//! Invariant: every path has the same bits. Bits do not mix, except within a word where an operation says so: bit `k` of a result
+//! depends only on bit `k` of the operands.
 
 /// Words of 64 bits that are processed together, whatever the path: one vector of AVX-512, two of AVX2.
 pub(crate) const WORDS: usize = 8;
@@ -26,6 +27,14 @@ pub(crate) trait Bits: Copy {
     fn xor(self, a: Self::B, b: Self::B) -> Self::B;
     /// `b & !a`.
     fn and_not(self, a: Self::B, b: Self::B) -> Self::B;
+    /// `a + b` of the words, which wrap around.
+    fn add_words(self, a: Self::B, b: Self::B) -> Self::B;
+    /// The highest bit of each word, as the word's lowest.
+    fn top_bits(self, a: Self::B) -> Self::B;
+    /// Each word in the place of the next one, and `first` in the first place.
+    fn next_lane(self, a: Self::B, first: u64) -> Self::B;
+    /// The last word.
+    fn last_lane(self, a: Self::B) -> u64;
     /// A bit for each of 64 bytes: whether it is `code`.
     fn equal(self, bytes: &[u8; 64], code: u8) -> u64;
     /// Adds 64 numbers whose bits are spread over planes, the lowest plane first.

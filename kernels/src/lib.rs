@@ -31,6 +31,7 @@ pub mod product;
 pub mod rotation;
 pub mod directions;
 pub mod neighbours;
+pub mod permutation;
 pub mod covariance;
 pub mod cholesky;
 pub mod gaussian_process;

@@ -19,6 +19,7 @@ pub(crate) mod m_tree;
 pub(crate) mod pm_tree;
 pub(crate) mod m_index;
 pub(crate) mod write_codes;
+pub(crate) mod write_permutations;
 
 use boxwork_runtime::operator::OperatorSpec;
 
@@ -41,5 +42,6 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &pm_tree::PM_TREE,
     &m_index::M_INDEX,
     &write_codes::WRITE_CODES,
+    &write_permutations::WRITE_PERMUTATIONS,
     &nearest_vectors::NEAREST_VECTORS,
 ];

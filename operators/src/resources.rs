@@ -4,6 +4,7 @@ pub(crate) mod store;
 pub(crate) mod space;
 pub(crate) mod pivot_table;
 pub(crate) mod lists;
+pub(crate) mod permutation_table;
 pub(crate) mod partial;
 pub(crate) mod gp_kernel;
 pub(crate) mod gp_model;
@@ -24,6 +25,7 @@ pub(crate) static LIST: &[&ResourceSpec] = &[
     &space::SQFD_SPACE,
     &pivot_table::PIVOT_TABLE,
     &lists::LISTS,
+    &permutation_table::PERMUTATION_TABLE,
     &partial::PARTIAL,
     &gp_kernel::GP_KERNEL,
     &gp_model::GP_MODEL,

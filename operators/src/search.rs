@@ -14,6 +14,8 @@ pub(crate) mod lower_bounds;
 pub(crate) mod prefilter;
 pub(crate) mod rest;
 pub(crate) mod exact_distance;
+pub(crate) mod edit_distances;
+pub(crate) mod permutation_candidates;
 pub(crate) mod merge;
 pub(crate) mod filter_range;
 pub(crate) mod top_k;
@@ -35,6 +37,8 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &distance::DISTANCE,
     &distance::SQFD,
     &exact_distance::EXACT_DISTANCE,
+    &edit_distances::EDIT_DISTANCES,
+    &permutation_candidates::PERMUTATION_CANDIDATES,
     &merge::MERGE,
     &filter_range::FILTER_RANGE,
     &top_k::TOP_K,

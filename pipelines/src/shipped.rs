@@ -45,6 +45,14 @@ shipped!(SKETCH, "sketch.yaml", "The sketches of a store.");
 shipped!(SKETCH_APEXES, "sketch_apexes.yaml", "The sketches of a store by an index.");
 shipped!(VECTOR_LISTS, "vector_lists.yaml", "The vectors of a store in lists.");
 shipped!(KNN_GRAPH, "knn_graph.yaml", "The nearest neighbours of each vector of a store.");
+shipped!(EDIT_DISTANCES, "edit_distances.yaml", "The edit distances of all texts from many queries.");
+shipped!(EDIT_NEIGHBOURS, "edit_neighbours.yaml", "The texts nearest to each of many queries.");
+shipped!(PERMUTATION_INDEX, "permutation_index.yaml", "The pivots nearest to each object, in order.");
+shipped!(
+    PERMUTATION_SEARCH,
+    "permutation_search.yaml",
+    "The k nearest objects among those with the most similar permutations."
+);
 shipped!(GRAPH_PATH, "graph_path.yaml", "A path of small steps between two vectors.");
 shipped!(VECTOR_PROBE, "vector_probe.yaml", "The k nearest vectors of the lists nearest to each query.");
 shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, with a strategy chosen by a cost model.");
@@ -82,7 +90,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 41] = [
+pub const ALL: [Shipped; 45] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -103,6 +111,10 @@ pub const ALL: [Shipped; 41] = [
     VECTOR_PROBE,
     KNN_GRAPH,
     GRAPH_PATH,
+    EDIT_DISTANCES,
+    EDIT_NEIGHBOURS,
+    PERMUTATION_INDEX,
+    PERMUTATION_SEARCH,
     AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,

@@ -28,6 +28,7 @@ mod packed_file;
 pub mod gp_model;
 pub mod pivot_table;
 pub mod sketch;
+pub mod permutations;
 pub mod lists;
 pub mod vector_codes;
 pub mod upkeep;

@@ -8,6 +8,7 @@
 //! milliseconds whether to stop. Boxes pass the state of their request there.
 
 pub(crate) mod one_by_one;
+mod many;
 mod sqfd;
 
 use std::any::Any;
@@ -18,6 +19,7 @@ use arrow_array::ArrayRef;
 use boxwork_kernels::distance::{Properties, Slack};
 use boxwork_kernels::interrupt::{Interrupt, never};
 
+pub use self::many::PreparedMany;
 pub use crate::space_error::SpaceError;
 use crate::sqfd_space::{SqfdQuery, SqfdSpace};
 use crate::store::Store;
@@ -64,6 +66,24 @@ pub trait Space: Any + Debug + Send + Sync {
         row: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<Arc<dyn Prepared>, SpaceError>;
+
+    /// Prepares the objects in rows of Arrow arrays as queries that are compared with the same objects, which a space may
+    /// do for all of them at once.
+    ///
+    /// # Errors
+    /// As [`Space::prepare_until`], with the number of the query, from 0.
+    fn prepare_many(
+        self: Arc<Self>,
+        objects: &[(ArrayRef, usize)],
+        interrupt: Interrupt<'_>,
+    ) -> Result<Arc<dyn PreparedMany>, (usize, SpaceError)> {
+        let mut queries = Vec::with_capacity(objects.len());
+        for (query, (object, row)) in objects.iter().enumerate() {
+            let prepared = Arc::clone(&self).prepare_until(object, *row, interrupt);
+            queries.push(prepared.map_err(|error| (query, error))?);
+        }
+        Ok(Arc::new(many::OneByOne(queries)))
+    }
 
     /// The exact distances of pairs of objects, equal in either order; blocks unless the objects are in memory.
     ///

@@ -8,11 +8,15 @@
 
 mod sliced;
 mod block;
+mod similar;
+mod wavefront;
 
 use std::collections::HashSet;
 
 pub use self::block::TextBlock;
+use self::similar::Similar;
 use super::{Distance, DistanceError, Properties, Slack};
+use crate::CodePath;
 
 /// Letters per word of bits.
 const WORD: usize = u64::BITS as usize;
@@ -85,10 +89,7 @@ const fn bytes_of(letters: usize, different: usize) -> usize {
 #[derive(Clone, Debug)]
 pub struct Pattern {
     length: usize,
-    /// The different letters of the text, in order.
-    different: Vec<char>,
-    /// For each letter of the text, its place among the different ones, if there are at most 255 of these.
-    letters: Option<Vec<u8>>,
+    text: Vec<char>,
     words: usize,
     /// By letter of the table and word: where in the pattern the letter stands; no letter has the place 0.
     table: [u32; TABLE],
@@ -102,22 +103,18 @@ impl Pattern {
     pub fn new(text: &[char]) -> Self {
         let words = text.len().div_ceil(WORD).max(1);
         // The first masks belong to letters that the text does not contain.
-        let mut different = text.to_vec();
-        different.sort_unstable();
-        different.dedup();
-        let place = |letter| different.binary_search(letter).ok().and_then(|place| u8::try_from(place).ok());
-        let letters = text.iter().map(place).collect();
         let mut pattern = Self {
             length: text.len(),
-            different,
-            letters,
+            text: text.to_vec(),
             words,
             table: [0; TABLE],
             others: Vec::new(),
             masks: vec![0; words],
         };
-        let others = pattern.different.iter().copied().filter(|letter| *letter as usize >= TABLE);
-        pattern.others = others.zip(1..).collect();
+        let mut others: Vec<char> = text.iter().copied().filter(|letter| *letter as usize >= TABLE).collect();
+        others.sort_unstable();
+        others.dedup();
+        pattern.others = others.into_iter().zip(1..).collect();
         let mut known = pattern.others.len() as u32;
         for letter in text.iter().filter(|letter| (**letter as usize) < TABLE) {
             let place = &mut pattern.table[*letter as usize];
@@ -157,6 +154,16 @@ impl Pattern {
         }
         if self.length == 0 {
             return Some(text.len());
+        }
+        if self.length.min(text.len()) >= similar::LETTERS_MIN {
+            match similar::similar(self, text, limit) {
+                Similar::Found(distance) => return Some(distance),
+                Similar::Beyond => return None,
+                Similar::Unknown => {}
+            }
+            if let Some(distance) = wavefront::distance(CodePath::detect(), self, text) {
+                return Some(distance).filter(|distance| *distance <= limit);
+            }
         }
         match self.words {
             1 => self.one_word(text, limit),

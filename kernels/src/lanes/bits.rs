@@ -33,6 +33,22 @@ impl Bits for Portable {
         std::array::from_fn(|word| !a[word] & b[word])
     }
     #[inline(always)]
+    fn add_words(self, a: Self::B, b: Self::B) -> Self::B {
+        std::array::from_fn(|word| a[word].wrapping_add(b[word]))
+    }
+    #[inline(always)]
+    fn top_bits(self, a: Self::B) -> Self::B {
+        std::array::from_fn(|word| a[word] >> 63)
+    }
+    #[inline(always)]
+    fn next_lane(self, [a, b, c, _]: Self::B, first: u64) -> Self::B {
+        [first, a, b, c]
+    }
+    #[inline(always)]
+    fn last_lane(self, [.., last]: Self::B) -> u64 {
+        last
+    }
+    #[inline(always)]
     fn equal(self, bytes: &[u8; 64], code: u8) -> u64 {
         let mut bits = 0;
         for (lane, byte) in bytes.iter().enumerate() {
@@ -93,6 +109,8 @@ mod tests {
                     lanes.or(a, b),
                     lanes.xor(a, b),
                     lanes.and_not(a, b),
+                    lanes.add_words(a, b),
+                    lanes.top_bits(a),
                 ];
                 for found in found {
                     let mut words = [0; WORDS];
@@ -101,7 +119,7 @@ mod tests {
                 }
             }
             // In the order of the words, whatever the width.
-            let (parts, rows) = (WORDS / L::BIT_WORDS, 11);
+            let (parts, rows) = (WORDS / L::BIT_WORDS, 13);
             let mut sorted = Vec::new();
             for row in 0..rows {
                 for part in 0..parts {

@@ -6,7 +6,7 @@ use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Pa
 
 use crate::columns;
 use crate::results::rows::RowSink;
-use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, share_writer};
+use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, exact_text, share_writer};
 
 /// Writes results as CSV (RFC 4180, but with plain line feeds).
 ///
@@ -37,9 +37,9 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     TextSink::make(bind, render)
 }
 
-pub(crate) fn render(answers: &[Answer], part: Part, probes: Option<i64>) -> String {
+pub(crate) fn render(answers: &[Answer], part: Part, looked: Option<Looked>) -> String {
     // A column that only approximate results have.
-    let (title, exact) = if probes.is_some() { (",exact", ",false") } else { ("", "") };
+    let (title, exact) = if looked.is_some() { (",exact", ",false") } else { ("", "") };
     let mut text = String::new();
     if part.idx == 0 {
         text.push_str(&format!("query,rank,id,name,distance{title}\n"));
@@ -76,7 +76,7 @@ mod tests {
         };
         let text = render(&[answer("a,b", "c\"d")], Part { idx: 0, count: 2 }, None)
             + &render(&[answer("e", "f")], Part { idx: 1, count: 2 }, None);
-        let approximate = render(&[answer("e", "f")], Part::WHOLE, Some(3));
+        let approximate = render(&[answer("e", "f")], Part::WHOLE, Some(Looked::Lists(3)));
         assert_eq!(approximate, "query,rank,id,name,distance,exact\ne,1,3,f,0.5,false\n");
         assert_eq!(text, "query,rank,id,name,distance\n\"a,b\",1,3,\"c\"\"d\",0.5\ne,1,3,f,0.5\n");
     }

@@ -21,8 +21,8 @@ use crate::resources;
 use crate::results::html::markup::Picture;
 use crate::results::rows::RowSink;
 use crate::results::sink::{
-    Answer, Collected, INPUTS, K, OUT, OrderedWriter, PROBES, QUERY, RANGE, RESULTS, SPACE, STORE,
-    exact_text, share_writer,
+    Answer, CANDIDATES, Collected, INPUTS, K, Looked, OUT, OrderedWriter, PROBES, QUERY, RANGE, RESULTS,
+    SPACE, STORE, exact_text, share_writer,
 };
 use boxwork_stores::space::SharedSpace;
 use boxwork_stores::spaces;
@@ -58,6 +58,7 @@ pub static HTML: OperatorSpec = OperatorSpec {
         K,
         RANGE,
         PROBES,
+        CANDIDATES,
         Parameter::new("title", ParameterType::Text, Default::Text("Search results"), "the page's title"),
     ],
     inputs: INPUTS,
@@ -93,9 +94,7 @@ fn settings(bind: &Bind<'_>, store: &dyn Store) -> Result<Vec<(&'static str, Str
     settings.extend(space.map(|space| ("Distance", spaces::in_words(&*space.0))));
     settings.extend(bind.get_integer("k").map(|k| ("k", k.to_string())));
     settings.extend(bind.get_number("range").map(|range| ("Range", exact_text(range))));
-    let approximate =
-        |probes: i64| ("Approximate", format!("each query looked into the {probes} nearest lists"));
-    settings.extend(bind.get_integer("probes").map(approximate));
+    settings.extend(Looked::of(bind).map(|looked| ("Approximate", looked.in_words())));
     Ok(settings)
 }
 

@@ -4,7 +4,7 @@ use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Pa
 
 use crate::columns;
 use crate::results::rows::RowSink;
-use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, share_writer};
+use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, exact_text, share_writer};
 
 /// Writes results as JSON.
 ///
@@ -37,13 +37,11 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     TextSink::make(bind, render)
 }
 
-pub(crate) fn render(answers: &[Answer], part: Part, probes: Option<i64>) -> String {
+pub(crate) fn render(answers: &[Answer], part: Part, looked: Option<Looked>) -> String {
     let mut text = String::new();
     if part.idx == 0 {
         text.push('{');
-        if let Some(probes) = probes {
-            text.push_str(&format!("\"exact\": false, \"probes\": {probes}, "));
-        }
+        text.push_str(&looked.map_or_else(String::new, Looked::members));
         text.push_str("\"queries\": [");
     }
     for (idx, answer) in answers.iter().enumerate() {
@@ -100,7 +98,7 @@ mod tests {
         let none: serde_json::Value = serde_json::from_str(&render(&[], Part::WHOLE, None)).unwrap();
         assert_eq!(none["queries"].as_array().unwrap().len(), 0);
         let approximate: serde_json::Value =
-            serde_json::from_str(&render(&second, Part::WHOLE, Some(8))).unwrap();
+            serde_json::from_str(&render(&second, Part::WHOLE, Some(Looked::Lists(8)))).unwrap();
         assert_eq!((&approximate["exact"], &approximate["probes"]), (&false.into(), &8.into()));
         assert_eq!(approximate["queries"][0]["query"], "q2");
     }

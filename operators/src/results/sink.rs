@@ -138,11 +138,58 @@ pub(crate) const PROBES: Parameter = Parameter::new(
 )
 .unit("lists");
 
-/// The parameters of a sink that has no others.
-pub(crate) const PARAMETERS: &[Parameter] = &[STORE, OUT, SPACE, K, RANGE, PROBES];
+pub(crate) const CANDIDATES: Parameter = Parameter::new(
+    "candidates",
+    ParameterType::integer_from(0),
+    Default::Absent,
+    "`candidates` of the `permutation_candidates` of the search, if it has one: results are marked as not exact",
+)
+.unit("objects");
 
-/// The text of an answer, given its part of the run and the lists that a query looked into, if it did not look at all objects.
-pub(crate) type Render = fn(&[Answer], Part, Option<i64>) -> String;
+/// The parameters of a sink that has no others.
+pub(crate) const PARAMETERS: &[Parameter] = &[STORE, OUT, SPACE, K, RANGE, PROBES, CANDIDATES];
+
+/// The part of the objects that a query looked at, if it did not look at all: then its answer is approximate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// So many lists.
+    Lists(i64),
+    /// So many candidates by permutations; 0 if their number depends on the store.
+    Candidates(i64),
+}
+
+impl Looked {
+    /// As the parameters of a sink say.
+    pub(crate) fn of(bind: &Bind<'_>) -> Option<Self> {
+        let candidates = bind.get_integer("candidates").map(Self::Candidates);
+        bind.get_integer("probes").map(Self::Lists).or(candidates)
+    }
+
+    /// In words, as the rest of a sentence about an approximate answer.
+    pub(crate) fn in_words(self) -> String {
+        match self {
+            Self::Lists(probes) => format!("each query looked into the {probes} nearest lists"),
+            Self::Candidates(0) => {
+                "each query looked at the objects with the most similar permutations".to_owned()
+            }
+            Self::Candidates(count) => {
+                format!("each query looked at the {count} objects with the most similar permutations")
+            }
+        }
+    }
+
+    /// As members of a JSON object.
+    pub(crate) fn members(self) -> String {
+        match self {
+            Self::Lists(probes) => format!("\"exact\": false, \"probes\": {probes}, "),
+            Self::Candidates(0) => "\"exact\": false, ".to_owned(),
+            Self::Candidates(count) => format!("\"exact\": false, \"candidates\": {count}, "),
+        }
+    }
+}
+
+/// The text of an answer, given its part of the run and what a query looked at, if that is not all objects.
+pub(crate) type Render = fn(&[Answer], Part, Option<Looked>) -> String;
 
 /// The inputs that every sink of results has.
 pub(crate) const INPUTS: &[In] = &[RESULTS, QUERY];
@@ -156,7 +203,7 @@ pub(crate) struct TextSink {
     writer: Arc<OrderedWriter>,
     part: Part,
     collected: Collected,
-    probes: Option<i64>,
+    looked: Option<Looked>,
     render: Render,
 }
 
@@ -168,7 +215,7 @@ impl TextSink {
             writer: bind.shared(),
             part: bind.part,
             collected: Collected::default(),
-            probes: bind.get_integer("probes"),
+            looked: Looked::of(bind),
             render,
         }))
     }
@@ -185,7 +232,7 @@ impl Operator for TextSink {
         let (collected, queries) = (std::mem::take(&mut self.collected), cx.side(QUERY).to_vec());
         cx.detached("disk", || {
             let answers = collected.answers(&queries, &*self.store)?;
-            self.writer.write(self.part, (self.render)(&answers, self.part, self.probes).into_bytes())
+            self.writer.write(self.part, (self.render)(&answers, self.part, self.looked).into_bytes())
         })??;
         Ok(Flow::Done)
     }

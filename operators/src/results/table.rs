@@ -5,7 +5,7 @@ use boxwork_runtime::printable::printable;
 
 use crate::columns;
 use crate::results::rows::RowSink;
-use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, share_writer};
+use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, share_writer};
 
 /// Writes results as aligned tables, one a query.
 ///
@@ -34,10 +34,10 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     TextSink::make(bind, render)
 }
 
-pub(crate) fn render(answers: &[Answer], part: Part, probes: Option<i64>) -> String {
+pub(crate) fn render(answers: &[Answer], part: Part, looked: Option<Looked>) -> String {
     let mut text = String::new();
-    if let Some(probes) = probes.filter(|_| part.idx == 0) {
-        text.push_str(&format!("approximate: each query looked into the {probes} nearest lists\n\n"));
+    if let Some(looked) = looked.filter(|_| part.idx == 0) {
+        text.push_str(&format!("approximate: {}\n\n", looked.in_words()));
     }
     for (idx, answer) in answers.iter().enumerate() {
         if part.idx > 0 || idx > 0 {
@@ -79,7 +79,7 @@ mod tests {
             render(&answers, Part::WHOLE, None),
             "cats/1.jpg\n  rank   distance     id  name\n     1   0.000000  12345  a/12345\u{fffd}[2J\n     2  12.500000      9  a/9\u{fffd}[2J\n\ndogs/2.jpg\n  nothing found\n"
         );
-        let approximate = render(&answers[1..], Part::WHOLE, Some(4));
+        let approximate = render(&answers[1..], Part::WHOLE, Some(Looked::Lists(4)));
         assert!(approximate.starts_with("approximate: each query looked into the 4 nearest lists\n\ndogs"));
     }
 }

@@ -1,14 +1,15 @@
 //! Texts: Unicode scalar values in order.
 //!
 //! A file holds them in UTF-8. A batch is decoded into letters when it is first used, since distances compare letters:
-//! texts that were used take four bytes a letter of memory.
+//! texts that were used take four bytes a letter of memory, and one to two more when many are compared at once.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, Schema};
-use boxwork_kernels::distance::{Distance, Levenshtein};
+use boxwork_kernels::distance::{Distance, Levenshtein, TextBlock};
 use boxwork_kernels::memory::room;
 use serde_json::Value;
 
@@ -28,6 +29,25 @@ pub struct TextsBuilder(ListsBuilder<u8>);
 pub struct TextsBatch {
     letters: Vec<char>,
     ends: Vec<usize>,
+    /// For each [`BLOCK_ROWS`] texts, the form in which they are compared at once, made at its first use.
+    blocks: Vec<OnceLock<TextBlock>>,
+}
+
+/// Texts that are compared at once: two vectors of the widest registers, so that texts of similar length go together.
+const BLOCK_ROWS: usize = 1024;
+
+impl TextsBatch {
+    /// The texts that are compared at once, among which the text in a row is: their form, and their rows.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn block(&self, row: usize) -> (&TextBlock, Range<usize>) {
+        let first = row / BLOCK_ROWS * BLOCK_ROWS;
+        let rows = first..(first + BLOCK_ROWS).min(self.ends.len() - 1);
+        let block = self.blocks[row / BLOCK_ROWS]
+            .get_or_init(|| TextBlock::new(rows.len(), |text| Texts::item(self, first + text)));
+        (block, rows)
+    }
 }
 
 impl Kind for Texts {
@@ -93,7 +113,8 @@ impl Kind for Texts {
             ends.push(letters.len());
         }
         letters.shrink_to_fit();
-        Ok(TextsBatch { letters, ends })
+        let blocks = (0..offsets.len() - 1).step_by(BLOCK_ROWS).map(|_| OnceLock::new()).collect();
+        Ok(TextsBatch { letters, ends, blocks })
     }
 
     #[inline]

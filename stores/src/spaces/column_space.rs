@@ -2,11 +2,12 @@
 //! are its exact distances.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use boxwork_kernels::distance::{DistanceError, Properties, Slack};
-use boxwork_kernels::interrupt::{Interrupt, ask};
+use boxwork_kernels::interrupt::{Interrupt, Interrupted, ask};
 
 use super::{Constants, Distance, DistanceOptions};
 use crate::any_kind::KINDS;
@@ -14,7 +15,7 @@ use crate::kinds::Kind;
 use crate::new_number;
 use crate::object_store::{ObjectStore, Objects};
 use crate::space::one_by_one::{Failure, fill};
-use crate::space::{ObjectDistance, PairDistance, Prepared, Scratch, Space, SpaceError};
+use crate::space::{ObjectDistance, PairDistance, Prepared, PreparedMany, Scratch, Space, SpaceError};
 use crate::store::Store;
 use crate::store_error::StoreError;
 
@@ -39,6 +40,51 @@ pub trait ColumnDistance: Debug + Send + Sync + 'static {
 
     /// The distance of an object from a query.
     fn to(&self, query: &Self::Query, object: <Self::Kind as Kind>::Item<'_>) -> f64;
+
+    /// The distances of some rows of a batch from a query, with the bits of [`ColumnDistance::to`].
+    ///
+    /// # Errors
+    /// When the caller interrupts.
+    ///
+    /// # Panics
+    /// When `rows` and `out` differ in length.
+    fn to_rows(
+        &self,
+        query: &Self::Query,
+        batch: &<Self::Kind as Kind>::Batch,
+        rows: &[usize],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Interrupted> {
+        fill(rows, out, |row| {
+            ask(interrupt)?;
+            Ok(self.to(query, Self::Kind::item(batch, row)))
+        })
+    }
+
+    /// The distances of consecutive rows of a batch from several queries, with the bits of [`ColumnDistance::to`]: all
+    /// rows for the first query, then all for the second.
+    ///
+    /// # Errors
+    /// When the caller interrupts.
+    ///
+    /// # Panics
+    /// When `out` has not a number for each query and row.
+    fn to_many(
+        &self,
+        queries: &[&Self::Query],
+        batch: &<Self::Kind as Kind>::Batch,
+        rows: Range<usize>,
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Interrupted> {
+        let rows: Vec<usize> = rows.collect();
+        assert_eq!(out.len(), queries.len() * rows.len(), "a number for each query and row");
+        for (query, out) in queries.iter().zip(out.chunks_exact_mut(rows.len().max(1))) {
+            self.to_rows(query, batch, &rows, out, interrupt)?;
+        }
+        Ok(())
+    }
 
     /// The distance of two objects, with the bits of [`ColumnDistance::to`], in either order.
     fn between(&self, a: <Self::Kind as Kind>::Item<'_>, b: <Self::Kind as Kind>::Item<'_>) -> f64;
@@ -174,6 +220,20 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
         Ok(Arc::new(ColumnQuery { space: self, query }))
     }
 
+    fn prepare_many(
+        self: Arc<Self>,
+        objects: &[(ArrayRef, usize)],
+        _interrupt: Interrupt<'_>,
+    ) -> Result<Arc<dyn PreparedMany>, (usize, SpaceError)> {
+        let mut queries = Vec::with_capacity(objects.len());
+        for (number, (object, row)) in objects.iter().enumerate() {
+            let batch = self.object(&object.slice(*row, 1)).map_err(|error| (number, error))?;
+            let query = self.distance.query(D::Kind::item(&batch, 0));
+            queries.push(query.map_err(|error| (number, SpaceError::Query(error.to_string())))?);
+        }
+        Ok(Arc::new(ColumnQueries { space: self, queries }))
+    }
+
     fn between_until(
         &self,
         pairs: &[[u64; 2]],
@@ -221,7 +281,22 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
     ) -> Result<(), SpaceError> {
         // Without a look at the file: distances count once the store has confirmed that it is whole.
         let objects = Objects::new(&self.space.objects);
-        Ok(fill(ids, out, |id| self.to(objects, id, interrupt))?)
+        assert_eq!(ids.len(), out.len(), "a distance an id");
+        let (mut places, mut rows) = (0..0, Vec::with_capacity(ids.len()));
+        while places.end < ids.len() {
+            let (batch, _) = self.space.objects.locate(ids[places.end])?;
+            let of_batch = self.space.objects.ids(batch);
+            rows.clear();
+            let run = ids[places.end..].iter().take_while(|id| of_batch.contains(id));
+            rows.extend(run.map(|id| (id - of_batch.start) as usize));
+            places = places.end..places.end + rows.len();
+            let (batch, out) = (objects.batch(batch)?, &mut out[places.clone()]);
+            self.space
+                .distance
+                .to_rows(&self.query, batch, &rows, out, interrupt)
+                .map_err(StoreError::from)?;
+        }
+        Ok(())
     }
 
     fn exact_until(&self, ids: &[u64], out: &mut [f64], interrupt: Interrupt<'_>) -> Result<(), SpaceError> {
@@ -250,5 +325,55 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
 
     fn slack(&self) -> Slack {
         self.space.slack()
+    }
+}
+
+/// Several objects prepared for comparison with many of a store.
+#[derive(Debug)]
+struct ColumnQueries<D: ColumnDistance> {
+    space: Arc<ColumnSpace<D>>,
+    queries: Vec<D::Query>,
+}
+
+impl<D: ColumnDistance> PreparedMany for ColumnQueries<D> {
+    fn len(&self) -> usize {
+        self.queries.len()
+    }
+
+    fn fast_until(
+        &self,
+        queries: Range<usize>,
+        ids: Range<u64>,
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), SpaceError> {
+        let (objects, count) = (Objects::new(&self.space.objects), (ids.end - ids.start) as usize);
+        let queries: Vec<&D::Query> = self.queries[queries].iter().collect();
+        assert_eq!(out.len(), queries.len() * count, "a number for each query and id");
+        let (mut next, mut found) = (ids.start, Vec::new());
+        while next < ids.end {
+            let (batch, row) = self.space.objects.locate(next)?;
+            let upto = self.space.objects.ids(batch).end.min(ids.end);
+            let (rows, place) = (row..row + (upto - next) as usize, (next - ids.start) as usize);
+            let batch = objects.batch(batch)?;
+            if rows.len() == count {
+                self.space
+                    .distance
+                    .to_many(&queries, batch, rows, out, interrupt)
+                    .map_err(StoreError::from)?;
+                return Ok(());
+            }
+            found.resize(queries.len() * rows.len(), 0.0);
+            let length = rows.len();
+            self.space
+                .distance
+                .to_many(&queries, batch, rows, &mut found, interrupt)
+                .map_err(StoreError::from)?;
+            for (found, out) in found.chunks_exact(length).zip(out.chunks_exact_mut(count)) {
+                out[place..place + length].copy_from_slice(found);
+            }
+            next = upto;
+        }
+        Ok(())
     }
 }

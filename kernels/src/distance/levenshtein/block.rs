@@ -6,6 +6,7 @@ use super::Pattern;
 use super::sliced::{LANES, LETTERS_MAX, Letters, distances};
 use crate::CodePath;
 use crate::bits::WORDS;
+use crate::interrupt::{Interrupt, Interrupted, ask};
 
 /// The code of a letter that is not in the alphabet of a block, and of places beyond the end of a text.
 const OTHER: u8 = u8::MAX;
@@ -13,6 +14,9 @@ const OTHER: u8 = u8::MAX;
 const TABLE: usize = 128;
 /// Fewer texts are compared one by one.
 const TEXTS_MIN: usize = 64;
+/// Cells of tables, of 512 pairs each, between two questions whether to stop: some milliseconds. Counted as if patterns had
+/// the most letters, so of short texts all patterns share the bits of letters.
+const CELLS_TOGETHER: usize = 1 << 22;
 
 /// Texts that are compared with many others: the distances are those of [`Pattern::distance`].
 ///
@@ -27,8 +31,9 @@ const TEXTS_MIN: usize = 64;
 /// let block = TextBlock::new(texts.len(), |text| &texts[text]);
 /// let kitten = Pattern::new(&"kitten".chars().collect::<Vec<_>>());
 /// let mut found = [0; 3];
-/// block.distances(CodePath::detect(), &[&kitten], |text| &texts[text], &mut found);
+/// block.distances(CodePath::detect(), &[&kitten], |text| &texts[text], &mut found, &|| false)?;
 /// assert_eq!(found, [3, 1, 6]);
+/// # Ok::<(), boxwork_kernels::interrupt::Interrupted>(())
 /// ```
 #[derive(Debug)]
 pub struct TextBlock {
@@ -99,6 +104,9 @@ impl TextBlock {
     /// The distance of each pattern from each text: all texts for the first pattern, then all for the second. `text` gives the
     /// texts that the block was made of.
     ///
+    /// # Errors
+    /// When the caller interrupts; `out` is then unspecified.
+    ///
     /// # Panics
     /// When `out` has not a number for each pattern and text.
     pub fn distances<'a>(
@@ -107,30 +115,36 @@ impl TextBlock {
         patterns: &[&Pattern],
         text: impl Fn(usize) -> &'a [char],
         out: &mut [u32],
-    ) {
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Interrupted> {
         assert_eq!(out.len(), patterns.len() * self.texts, "a number for each pattern and text");
         let (mut coded, mut numbers) = (Vec::new(), Vec::new());
         for (number, pattern) in patterns.iter().enumerate() {
             let found = &mut out[number * self.texts..(number + 1) * self.texts];
             let short = pattern.length > 0 && pattern.length <= LETTERS_MAX && !self.groups.is_empty();
-            match pattern.coded(&self.alphabet).filter(|_| short) {
-                Some(codes) => {
-                    coded.push(codes);
-                    numbers.push(number);
-                }
-                None => one_by_one(pattern, self.groups.iter().flat_map(|group| &group.texts), &text, found),
+            if short {
+                coded.push(pattern.coded(&self.alphabet));
+                numbers.push(number);
+            } else {
+                let texts = self.groups.iter().flat_map(|group| &group.texts);
+                one_by_one(pattern, texts, &text, found, interrupt)?;
             }
-            one_by_one(pattern, &self.rest, &text, found);
+            one_by_one(pattern, &self.rest, &text, found, interrupt)?;
         }
         let coded: Vec<&[u8]> = coded.iter().map(Vec::as_slice).collect();
         for group in self.groups.iter().filter(|_| !coded.is_empty()) {
-            distances(path, group.letters(), &coded, &mut |number, found| {
-                let out = &mut out[numbers[number] * self.texts..][..self.texts];
-                for (text, found) in group.texts.iter().zip(found) {
-                    out[*text as usize] = *found;
-                }
-            });
+            let together = (CELLS_TOGETHER / (group.codes.len() * LETTERS_MAX)).max(1);
+            for (coded, numbers) in coded.chunks(together).zip(numbers.chunks(together)) {
+                ask(interrupt)?;
+                distances(path, group.letters(), coded, &mut |number, found| {
+                    let out = &mut out[numbers[number] * self.texts..][..self.texts];
+                    for (text, found) in group.texts.iter().zip(found) {
+                        out[*text as usize] = *found;
+                    }
+                });
+            }
         }
+        Ok(())
     }
 }
 
@@ -198,11 +212,9 @@ impl Group {
 }
 
 impl Pattern {
-    /// The text in the codes of an alphabet; nothing if it has too many different letters.
-    fn coded(&self, alphabet: &Alphabet) -> Option<Vec<u8>> {
-        let letters = self.letters.as_ref()?;
-        let codes: Vec<u8> = self.different.iter().map(|letter| alphabet.code(*letter)).collect();
-        Some(letters.iter().map(|letter| codes[usize::from(*letter)]).collect())
+    /// The text in the codes of an alphabet.
+    fn coded(&self, alphabet: &Alphabet) -> Vec<u8> {
+        self.text.iter().map(|letter| alphabet.code(*letter)).collect()
     }
 }
 
@@ -211,11 +223,14 @@ fn one_by_one<'a, 'b>(
     texts: impl IntoIterator<Item = &'b u32>,
     text: &impl Fn(usize) -> &'a [char],
     found: &mut [u32],
-) {
+    interrupt: Interrupt<'_>,
+) -> Result<(), Interrupted> {
     for idx in texts {
+        ask(interrupt)?;
         // A distance is at most the length of the longer text, which fits into memory at four bytes a letter.
         found[*idx as usize] = pattern.distance(text(*idx as usize)) as u32;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -226,6 +241,7 @@ mod tests {
     use super::*;
     use crate::chance::Random;
     use crate::distance::Distance;
+    use crate::interrupt::never;
 
     /// Compares patterns with texts on every path, and with the definition.
     fn check(patterns: &[Vec<char>], texts: &[Vec<char>]) {
@@ -239,8 +255,10 @@ mod tests {
             .collect();
         for path in CodePath::available() {
             let mut found = vec![u32::MAX; expected.len()];
-            block.distances(path, &prepared, |text| &texts[text], &mut found);
+            block.distances(path, &prepared, |text| &texts[text], &mut found, &never).unwrap();
             assert_eq!(found, expected, "{path}");
+            let stopped = block.distances(path, &prepared, |text| &texts[text], &mut found, &|| true);
+            assert_eq!(stopped.is_err(), !texts.is_empty(), "an interruption is obeyed");
         }
     }
 
@@ -289,7 +307,8 @@ mod tests {
         let mut some = texts(&mut random, 66, LETTERS_MAX - 9..=LETTERS_MAX, &dna);
         some.extend(texts(&mut random, 1, LETTERS_MAX + 1..=LETTERS_MAX + 1, &dna));
         some.push(Vec::new());
-        check(&texts(&mut random, 2, LETTERS_MAX - 1..=LETTERS_MAX + 1, &dna), &some);
+        check(&texts(&mut random, 1, LETTERS_MAX..=LETTERS_MAX, &dna), &some);
+        check(&texts(&mut random, 1, LETTERS_MAX + 1..=LETTERS_MAX + 1, &dna), &some[60..]);
         // Texts all of which are empty, and patterns that are.
         check(&[Vec::new(), dna.clone()], &vec![Vec::new(); 80]);
         check(&[Vec::new(), dna], &[]);

@@ -160,8 +160,8 @@ fn several<L: Lanes, const ROWS: usize>(
     }
     for (place, column) in columns.iter_mut().enumerate() {
         let mut horizontal = *column;
-        for row in 0..ROWS {
-            (vertical[row], horizontal) = lanes.cell(differ[row][place], vertical[row], horizontal);
+        for (vertical, differ) in vertical.iter_mut().zip(&differ) {
+            (*vertical, horizontal) = lanes.cell(differ[place], *vertical, horizontal);
         }
         *column = horizontal;
     }

@@ -51,6 +51,29 @@ impl Bits for Avx2 {
         unsafe { _mm256_andnot_si256(a, b) }
     }
     #[inline(always)]
+    fn add_words(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: self proves AVX2.
+        unsafe { _mm256_add_epi64(a, b) }
+    }
+    #[inline(always)]
+    fn top_bits(self, a: __m256i) -> __m256i {
+        // SAFETY: self proves AVX2.
+        unsafe { _mm256_srli_epi64::<63>(a) }
+    }
+    #[inline(always)]
+    fn next_lane(self, a: __m256i, first: u64) -> __m256i {
+        // SAFETY: self proves AVX2.
+        unsafe {
+            let moved = _mm256_permute4x64_epi64::<0b10_01_00_00>(a);
+            _mm256_blend_epi32::<0b11>(moved, _mm256_set1_epi64x(first.cast_signed()))
+        }
+    }
+    #[inline(always)]
+    fn last_lane(self, a: __m256i) -> u64 {
+        // SAFETY: self proves AVX2.
+        unsafe { _mm256_extract_epi64::<3>(a).cast_unsigned() }
+    }
+    #[inline(always)]
     fn equal(self, bytes: &[u8; 64], code: u8) -> u64 {
         equal(bytes, code)
     }
@@ -123,6 +146,26 @@ impl Bits for Avx512 {
     fn and_not(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: self proves AVX-512 F.
         unsafe { _mm512_andnot_si512(a, b) }
+    }
+    #[inline(always)]
+    fn add_words(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_add_epi64(a, b) }
+    }
+    #[inline(always)]
+    fn top_bits(self, a: __m512i) -> __m512i {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_srli_epi64::<63>(a) }
+    }
+    #[inline(always)]
+    fn next_lane(self, a: __m512i, first: u64) -> __m512i {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_alignr_epi64::<7>(a, _mm512_set1_epi64(first.cast_signed())) }
+    }
+    #[inline(always)]
+    fn last_lane(self, a: __m512i) -> u64 {
+        // SAFETY: self proves AVX-512 F and AVX2.
+        unsafe { _mm256_extract_epi64::<3>(_mm512_extracti64x4_epi64::<1>(a)).cast_unsigned() }
     }
     #[inline(always)]
     fn equal(self, bytes: &[u8; 64], code: u8) -> u64 {

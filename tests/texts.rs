@@ -1,0 +1,126 @@
+//! Texts through the shipped pipelines: answers of many queries equal the definition, and bad input is named.
+
+#[path = "support/command.rs"]
+mod command;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use boxwork_kernels::chance::Random;
+use boxwork_kernels::distance::{Distance, Levenshtein};
+use command::{fails, folder, json, ok};
+
+/// Words of a few letters, some of them empty or not ASCII.
+fn words(count: usize) -> Vec<String> {
+    let mut random = Random::new(11);
+    let letters = ['a', 'b', 'c', 'd', 'é', '語'];
+    let mut word = || (0..random.idx(14)).map(|_| letters[random.idx(letters.len())]).collect();
+    (0..count).map(|_| word()).collect()
+}
+
+fn write(at: &Path, words: &[String]) {
+    let mut text = String::new();
+    for (word, id) in words.iter().zip(0..) {
+        writeln!(text, "{{\"name\": \"w{id}\", \"object\": {}}}", serde_json::json!(word)).expect("a string");
+    }
+    fs::write(at.join("words.jsonl"), text).expect("a disk");
+}
+
+fn distance(a: &str, b: &str) -> f64 {
+    let letters = |text: &str| text.chars().collect::<Vec<char>>();
+    Levenshtein.reference(&letters(a), &letters(b))
+}
+
+#[test]
+fn neighbours_of_many_queries_are_those_of_the_definition_for_any_number_of_workers() {
+    let folder = folder();
+    let (at, words) = (folder.path(), words(3000));
+    write(at, &words);
+    ok(at, &["import", "words.jsonl", "--holds", "texts", "--out", "words.arrow"]);
+    let queries: Vec<String> = (0..70).map(|query| format!("w{}", query * 41)).collect();
+    let queries = format!("queries=[{}]", queries.join(","));
+    let run = [
+        "run",
+        "edit_neighbours",
+        "--set",
+        &queries,
+        "--set",
+        "k=6",
+        "--set",
+        "within=4",
+        "--set",
+        "format=json",
+    ];
+    let mut answers = Vec::new();
+    for (texts, workers) in
+        [("texts=words.arrow", "1"), ("texts=words.arrow", "2"), ("texts=words.jsonl", "2")]
+    {
+        answers.push(json(&ok(at, &[&run[..], &["--set", texts, "--workers", workers]].concat())));
+    }
+    assert!(answers[0] == answers[1] && answers[1] == answers[2]);
+    let found = answers[0]["queries"].as_array().expect("a list");
+    assert_eq!(found.len(), 70);
+    for (query, found) in found.iter().enumerate() {
+        let mut expected: Vec<(f64, usize)> = words
+            .iter()
+            .map(|word| distance(&words[query * 41], word))
+            .zip(0..)
+            .filter(|found| found.0 <= 4.0)
+            .collect();
+        expected.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let found: Vec<(f64, usize)> = found["results"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|hit| {
+                (hit["distance"].as_f64().expect("a number"), hit["id"].as_u64().expect("an id") as usize)
+            })
+            .collect();
+        assert_eq!(found, expected[..6.min(expected.len())], "query {query}");
+    }
+    // All distances of more queries than a request takes.
+    let few = &words[..4];
+    write(at, few);
+    let names: Vec<&str> = (0..4100).map(|query| ["w0", "w1", "w2", "w3"][query % 4]).collect();
+    let names = format!("queries=[{}]", names.join(","));
+    let all = ok(at, &["run", "edit_distances", "--set", "texts=words.jsonl", "--set", &names]);
+    let sum: f64 = all
+        .lines()
+        .skip(1)
+        .map(|line| line.rsplit(',').next().unwrap_or("").parse::<f64>().expect("a number"))
+        .sum();
+    let one: f64 = few.iter().flat_map(|a| few.iter().map(|b| distance(a, b))).sum();
+    assert_eq!((all.lines().count(), sum), (1 + 4100 * 4, one * 1025.0));
+    // A search by one query, and one without the new box, answer the same.
+    let search =
+        ["search", "--store", "words.arrow", "--query", "w41", "-k", "6", "--range", "4", "--format", "json"];
+    assert_eq!(json(&ok(at, &search))["queries"][0]["results"], answers[0]["queries"][1]["results"]);
+}
+
+#[test]
+fn bad_texts_are_named_with_their_place() {
+    let folder = folder();
+    let at = folder.path();
+    fs::write(at.join("words.jsonl"), b"{\"object\": \"good\"}\n{\"object\": \"bad \xff\"}\n")
+        .expect("a disk");
+    let run = ["run", "edit_neighbours", "--set", "queries=good", "--set", "texts=words.jsonl"];
+    let said = fails(at, &run, 3);
+    assert!(said.contains("words.jsonl") && said.contains('2') && said.contains("UTF-8"), "{said}");
+    fs::write(at.join("words.jsonl"), "{\"object\": \"good\"}\n{\"object\": [1, 2]}\n").expect("a disk");
+    let said = fails(at, &run, 3);
+    assert!(said.contains("words.jsonl") && said.contains('2'), "{said}");
+    fs::write(at.join("words.jsonl"), "{\"object\": \"good\"}\n{\"object\": \"\"}\n").expect("a disk");
+    let found = json(&ok(at, &[&run[..], &["--set", "format=json"]].concat()));
+    assert_eq!(
+        found["queries"][0]["results"][1]["distance"], 4.0,
+        "an empty text is as far as the other has letters"
+    );
+    assert!(fails(at, &[&run[..], &["--set", "within=-1"]].concat(), 2).contains("within"));
+    // Another distance in a pipeline of one's own is a fault of the plan.
+    let pipeline = ok(at, &["pipelines", "show", "edit_neighbours"]);
+    fs::write(at.join("other.yaml"), pipeline.replace("distance: levenshtein", "distance: jaccard"))
+        .expect("a disk");
+    let said = fails(at, &["check", "other.yaml"], 1);
+    assert!(said.contains("levenshtein"), "{said}");
+}
