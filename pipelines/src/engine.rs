@@ -378,28 +378,36 @@ struct UnderWay {
 
 impl Run<'_> {
     /// The values of each request: queries beyond one request's limit make further requests.
-    fn parts(&self) -> Vec<BTreeMap<String, Value>> {
+    fn parts(&self) -> Result<Vec<BTreeMap<String, Value>>, PrepareError> {
+        let given = match self.exchange.inputs.is_empty() {
+            true => self.prepared.expanded(self.values, &self.engine.runtime.environment())?,
+            // The caller has the queries already.
+            false => self.values.clone(),
+        };
         let most = self.prepared.plan().queries;
-        let value = |name| self.values.get(name).or_else(|| self.prepared.values().get(name));
+        let value = |name| given.get(name).or_else(|| self.prepared.values().get(name));
         let batched = self.prepared.batched().and_then(|name| match value(name) {
             Some(Value::List(values)) if values.len() > most => Some((name, values)),
             _ => None,
         });
-        match batched {
-            None => vec![self.values.clone()],
+        Ok(match batched {
+            None => vec![given],
             Some((name, values)) => {
                 let part = |values: &[Value]| {
-                    let mut of_part = self.values.clone();
+                    let mut of_part = given.clone();
                     of_part.insert(name.to_owned(), Value::List(values.to_vec()));
                     of_part
                 };
                 values.chunks(most).map(part).collect()
             }
-        }
+        })
     }
 
     fn requests(&mut self, watch: &mut dyn FnMut(Event<'_>)) -> Option<Failure> {
-        let parts = self.parts();
+        let parts = match self.parts() {
+            Ok(parts) => parts,
+            Err(error) => return Some(Failure::Prepare(error)),
+        };
         let count = parts.len();
         let mut under_way: VecDeque<UnderWay> = VecDeque::new();
         let mut waiting = parts.into_iter().enumerate();

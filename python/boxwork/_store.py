@@ -300,17 +300,18 @@ class Store:
         k: int = 10,
         *,
         distance: str | None = None,
+        among: Iterable[Id | str] | None = None,
         **options: Any,
     ) -> Nearest:
         """The `k` vectors nearest to each row of a table of queries: exact, in f64, of equal distances the lower id first.
 
-        For vectors by l2, ip or cosine. `options` are further parameters of the pipeline `vector_search`, such as `codes`, a
+        For vectors by l2, ip or cosine. `among` are the objects to search among, by id or name; all by default. `options` are further parameters of the pipeline `vector_search`, such as `codes`, a
         file that :meth:`codes` made, with which a search computes fewer distances; or, with `lists`, a file that
         :meth:`lists` made, of `vector_probe`, such as `probes`, and then the answer is approximate.
         """
-        found = self._near(queries, {"k": k}, distance, options)
-        of_query, ids, distances = found
-        wanted = min(k, len(self))
+        few = None if among is None else sorted(set(self._ids(among)))
+        of_query, ids, distances = self._near(queries, {"k": k}, distance, few, options)
+        wanted = min(k, len(self) if few is None else len(few))
         rows = len(np.asarray(queries)) if np.ndim(queries) > 1 else 1
         if len(ids) == rows * wanted:
             return Nearest(ids.reshape(rows, wanted), distances.reshape(rows, wanted))
@@ -328,15 +329,26 @@ class Store:
         range: float,
         *,
         distance: str | None = None,
+        among: Iterable[Id | str] | None = None,
         **options: Any,
     ) -> Within:
-        """The vectors at most `range` away from each row of a table of queries, nearest first: exact, in f64."""
+        """The vectors at most `range` away from each row of a table of queries, nearest first: exact, in f64.
+
+        `among` are the objects to search among, by id or name; all by default.
+        """
+        few = None if among is None else sorted(set(self._ids(among)))
         rows = len(np.asarray(queries)) if np.ndim(queries) > 1 else 1
-        of_query, ids, distances = self._near(queries, {"k": len(self), "range": float(range)}, distance, options)
+        each = {"k": len(self), "range": float(range)}
+        of_query, ids, distances = self._near(queries, each, distance, few, options)
         return Within(np.searchsorted(of_query, np.arange(rows + 1)), ids, distances)
 
     def _near(
-        self, queries: npt.ArrayLike, each: dict[str, Any], distance: str | None, options: dict[str, Any]
+        self,
+        queries: npt.ArrayLike,
+        each: dict[str, Any],
+        distance: str | None,
+        among: list[int] | None,
+        options: dict[str, Any],
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64], npt.NDArray[np.float64]]:
         """The numbers of the queries, the ids and the distances that are found, by query."""
         if self.kind != "vectors":
@@ -347,6 +359,11 @@ class Store:
         fixed = {name: options.pop(name) for name in ("codes", "lists") if options.get(name) is not None}
         values |= given(fixed)
         each = each | {"queries": []} | given(options)
+        if among == []:
+            # An empty list of ids names all of them.
+            return np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0)
+        if among is not None:
+            each["ids"] = among
         parts = []
         for first in builtins.range(0, len(table), TABLE_ROWS):
             asked = self._native.query_table(table[first : first + TABLE_ROWS])

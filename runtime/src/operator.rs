@@ -41,7 +41,7 @@ pub use memory::Memory;
 pub(crate) use ports::{
     Connections, FiringState, Notice, PortShape, PortState, Ports, Staged, add_count, close_edge,
 };
-pub use table::{BoxCheck, Check, Kind, OperatorSpec, ResourceSpec, Share};
+pub use table::{BoxCheck, Check, Expand, Kind, OperatorSpec, ResourceSpec, Share};
 
 pub use crate::outside::{Computing, Outside};
 

@@ -216,6 +216,32 @@ impl Prepared {
         self.batched.as_deref()
     }
 
+    /// The values of a run, with the queries that a box takes in place of those given ([`OperatorSpec::expand`]).
+    ///
+    /// # Errors
+    /// When a value does not fit, or the box cannot say its queries.
+    pub fn expanded(
+        &self,
+        given: &BTreeMap<String, Value>,
+        environment: &Environment,
+    ) -> Result<BTreeMap<String, Value>, PrepareError> {
+        let mut expanded = given.clone();
+        for (idx, planned) in self.plan.boxes.iter().enumerate() {
+            let Some(expand) = planned.spec.expand else { continue };
+            let arguments = bind(planned, &*self.values_with(given)?)?;
+            let failed = |cause| PrepareError::Box { name: planned.name.clone(), cause };
+            let values = expand(&self.bind(idx, &arguments, environment)).map_err(failed)?;
+            let named = values.into_iter().map(|(key, value)| {
+                match planned.settings.iter().find(|(name, _)| name == key) {
+                    Some((_, plan::Setting::Parameter(name))) => Some((name.clone(), value)),
+                    _ => None,
+                }
+            });
+            expanded.extend(named.collect::<Option<Vec<_>>>().into_iter().flatten());
+        }
+        Ok(expanded)
+    }
+
     /// The arguments of every box for one request, with the request's values. Most are those of all requests.
     pub(crate) fn arguments(
         &self,

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Metadata, Schema};
-use boxwork_kernels::vector::codes::Encoder;
+use boxwork_kernels::vector::codes::{Codes, Encoder, Levels};
 use boxwork_kernels::vector::{VectorMeasure, VectorRef, inner_product};
 
 use super::kinds::{Kind, Vectors};
@@ -117,6 +117,30 @@ pub fn words_of(
         Ok(())
     })?;
     Ok(words)
+}
+
+/// The codes of a space, made in memory: those that a file of these levels would have.
+///
+/// # Errors
+/// When the distance has no codes, a row cannot be read, or the caller cancels.
+pub fn in_memory(
+    levels: Levels,
+    space: &dyn Space,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Codes, CodesError> {
+    let (store, measure) = vectors_of(space)?;
+    let encoder = Encoder::new(measure, levels, centre_of(&store, measure, cancelled)?);
+    let mut codes = Codes::new(encoder, store.len() as usize);
+    for first in (0..store.len()).step_by(ROWS) {
+        if cancelled() {
+            return Err(CodesError::Cancelled);
+        }
+        let words = words_of(&store, codes.encoder(), first..store.len().min(first + ROWS as u64))?;
+        for row in words.chunks_exact(codes.encoder().words()) {
+            codes.push(row.iter().copied());
+        }
+    }
+    Ok(codes)
 }
 
 /// An unfinished file of codes; dropping it leaves nothing.

@@ -9,7 +9,7 @@
 //! | `.fvecs`, `.bvecs`, `.ivecs` | for each row an i32, its number of dimensions, then the numbers: f32, u8 or i32 |
 //! | `.fbin`, `.f16bin`, `.u8bin`, `.i8bin`, `.ibin` | u32 rows, u32 dimensions, then all numbers |
 //! | `.npy` | versions 1.0 to 3.0 of NumPy's format, one or two axes in C order: f2, f4, f8, u1, i1 |
-//! | any other | all numbers and nothing else, if a [`Bare`] form says what they are |
+//! | any other | all numbers and nothing else, if a [`Bare`] form or the name (`base_1000x128.u8`) says what they are |
 
 mod npy;
 mod rows;
@@ -41,6 +41,17 @@ pub struct Bare {
     pub dimensions: usize,
 }
 
+impl Bare {
+    /// The form that a name such as `base_1000x128.u8` gives, and the number of rows that it says: rows x dimensions at the end
+    /// of the stem, and one of the endings `.f32`, `.f16`, `.u8` and `.i8`.
+    fn of_name(path: &Path) -> Option<(Self, u64)> {
+        let numbers = ending(path)?.parse().ok()?;
+        let (before, dimensions) = path.file_stem()?.to_str()?.rsplit_once('x')?;
+        let rows = before.rsplit(|letter: char| !letter.is_ascii_digit()).next()?;
+        Some((Self { numbers, dimensions: dimensions.parse().ok()? }, rows.parse().ok()?))
+    }
+}
+
 /// A file of vectors cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -56,7 +67,7 @@ pub enum VectorFileError {
     /// The ending says no form, and no form was given.
     #[error(
         "`{}` has none of the endings {}: for a file of nothing but numbers say their type and the dimensions of a \
-         vector (`--type u8 --dimensions 128`)",
+         vector (`--type u8 --dimensions 128`), or give it a name that says them (`base_1000x128.u8`)",
         path.display(),
         ENDINGS.join(", ")
     )]
@@ -150,9 +161,9 @@ pub struct VectorFile {
 }
 
 impl VectorFile {
-    /// Whether a file's ending says that it holds vectors.
-    pub fn is_ending(path: &Path) -> bool {
-        ending(path).is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+    /// Whether a file's name says that it holds vectors, and of what form: by its ending, or as `base_1000x128.u8` does.
+    pub fn is_named(path: &Path) -> bool {
+        ending(path).is_some_and(|ending| ENDINGS.contains(&ending.as_str())) || Bare::of_name(path).is_some()
     }
 
     /// Opens a file, and checks its head and its length. `bare` is for a file that says nothing of itself.
@@ -170,7 +181,7 @@ impl VectorFile {
         let head = Head { path, length: metadata.len() };
         let form = match (ending.as_deref(), bare) {
             (Some(_), Some(_)) => return Err(VectorFileError::OwnForm { path: path.to_owned() }),
-            (None, None) => return Err(VectorFileError::NoForm { path: path.to_owned() }),
+            (None, None) => head.named()?,
             (None, Some(bare)) => head.bare(bare)?,
             (Some("npy"), None) => npy::form(&head, &mut file)?,
             (Some(ending), None) => {
@@ -329,6 +340,15 @@ impl Head<'_> {
         let mut form = Form { stored: Stored::As(bare.numbers), rows: 0, dimensions, start: 0, row_head: 0 };
         form.rows = self.length / form.row_bytes();
         self.whole(form)
+    }
+
+    /// The form that the file's name says, with its number of rows.
+    fn named(&self) -> Result<Form, VectorFileError> {
+        let Some((bare, rows)) = Bare::of_name(self.path) else {
+            return Err(VectorFileError::NoForm { path: self.path.to_owned() });
+        };
+        let dimensions = self.dimensions(0, bare.dimensions as i64)?;
+        self.whole(Form { stored: Stored::As(bare.numbers), rows, dimensions, start: 0, row_head: 0 })
     }
 
     /// Checks that rows and nothing else fill the file after its head.

@@ -36,6 +36,8 @@ use crate::resources::{self, SPACE, check_range, device_parameter, get_range, ra
 use crate::search::queries::{K, Queries, Query};
 use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
+/// The word for no codes.
+const NO_CODES: &str = "none";
 /// Rows of a piece of work: a multiple of a group of codes.
 const PIECE_ROWS: u64 = 16_384;
 /// Rows of an envelope at most.
@@ -55,8 +57,8 @@ const EXACT_ROWS: usize = 64;
 /// `nearest`: the objects found, by query, then distance, then id.
 ///
 /// # Parameters
-/// `space`: the vectors and their distance: l2, ip or cosine. `codes`: a file that `write_codes` made for them; without it all
-/// distances are computed. `k`: the number of objects. `range`: only objects at most this far. `device`: where to scan rows;
+/// `space`: the vectors and their distance: l2, ip or cosine. `codes`: a file that `write_codes` made for them, or the levels of
+/// codes that are made in memory when the pipeline is prepared; without it, or with none, all distances are computed. `k`: the number of objects. `range`: only objects at most this far. `device`: where to scan rows;
 /// the answer is the same everywhere. Slots search by codes, among few of the objects, and for more than 2,048 objects.
 pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -67,7 +69,8 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
             "codes",
             ParameterType::Path,
             Default::Absent,
-            "the codes of the vectors, made by `boxwork index --codes`",
+            "the codes of the vectors, made by `boxwork index --codes`; or planes, sq8 or sq4: codes of these levels are made in \
+             memory; or none",
         ),
         CLASS,
         SUBSET,
@@ -82,7 +85,10 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     }),
     code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_ROWS_MIN)),
     example: "nearest: {kind: nearest_vectors, space: space, codes: base.codes.arrow, k: 10}",
-    share: Some(|bind| Ok(Arc::new(Shared::of_space(&resources::space(bind)?, bind.get_text("codes"))?))),
+    share: Some(|bind| {
+        let cancelled = || bind.cancellation().is_asked();
+        Ok(Arc::new(Shared::of_space(&resources::space(bind)?, bind.get_text("codes"), &cancelled)?))
+    }),
     ..OperatorSpec::new("nearest_vectors", "Finds the nearest vectors of many queries.", Kind::Stateful, make)
 };
 
@@ -97,9 +103,19 @@ pub(super) struct Shared {
 
 impl Shared {
     /// The vectors of a space, to scan.
-    pub(super) fn of_space(space: &Arc<dyn Space>, codes: Option<&str>) -> Result<Self, BoxError> {
+    pub(super) fn of_space(
+        space: &Arc<dyn Space>,
+        codes: Option<&str>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, BoxError> {
         let (vectors, measure) = vectors_of(&**space)?;
-        let codes = codes.map(|path| vector_codes::open(Path::new(path), &**space)).transpose()?;
+        let codes = match codes {
+            None | Some(NO_CODES) => None,
+            Some(name) => Some(match name.parse() {
+                Ok(levels) => vector_codes::in_memory(levels, &**space, cancelled)?,
+                Err(_) => vector_codes::open(Path::new(name), &**space)?,
+            }),
+        };
         if vectors.len() > u64::from(u32::MAX) {
             return Err(BoxError::new(format!("`{}` has more than 2^32 rows", vectors.path().display())));
         }
@@ -115,7 +131,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         range: get_range(bind, &*shared.space)?.unwrap_or(f64::INFINITY),
         shared,
         k: bind.count("k"),
-        among: Among::with_ids(bind),
+        among: Among::new(bind),
         picked,
         plan: None,
         slots: bind.slots() as u64,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Kind, Operator, OperatorSpec, Out};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
 use boxwork_stores::store::Store;
 use boxwork_stores::vector_file::VectorFile;
 
@@ -26,7 +26,8 @@ const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with 
 /// A query is the name of an object in the store; or the end of a name from a `/` on, if only one name has this end
 /// (`001.jpg` for `cats/001.jpg`); or the path of an image file, for a store that was extracted from images; or the
 /// object itself: a text, or a vector or set as a JSON list such as `[0.5, 1]`. With a `file` of vectors a query is the
-/// number of a row in it, from 0.
+/// number of a row in it, from 0; without queries all rows are asked. If the only query is a file of vectors and no object has
+/// its name, its rows are asked.
 ///
 /// # Inputs
 /// None. A request's caller may give the queries with their objects ([`query_objects`](super::query_objects)); the
@@ -44,7 +45,7 @@ pub static READ_QUERY: OperatorSpec = OperatorSpec {
             "queries",
             ParameterType::List(&ParameterType::Text),
             Default::Required,
-            "names of objects in the store, image files, texts, or lists of numbers such as [0.5, 1]",
+            "names of objects in the store, image files, texts, lists of numbers such as [0.5, 1], or one file of vectors",
         )
         .batched(),
         store_parameter("the store that is searched"),
@@ -58,9 +59,31 @@ pub static READ_QUERY: OperatorSpec = OperatorSpec {
         DIMENSIONS,
     ],
     outputs: &[QUERIES],
+    expand: Some(rows_of_file),
     example: "query: {kind: read_query, queries: [cats/001.jpg], store: signatures}",
     ..OperatorSpec::new("read_query", "Finds, reads or extracts the queries' objects.", Kind::Stateful, make)
 };
+
+/// The rows of a file of vectors as queries: of `file` if no queries are given, or of the only query if it is such a file.
+fn rows_of_file(bind: &Bind<'_>) -> Result<Vec<(&'static str, Value)>, BoxError> {
+    let (given, store) = (bind.texts("queries"), resources::store(bind)?);
+    let path = match (bind.get_text("file"), &given[..]) {
+        (Some(file), []) => file,
+        (None, [only]) if is_file(only, bind) && store.kind() == "vectors" && store.find(only)?.is_none() => {
+            only
+        }
+        _ => return Ok(Vec::new()),
+    };
+    let file = VectorFile::open(Path::new(path), bare(bind)?)?;
+    let rows = (0..file.len()).map(|row| Value::Text(row.to_string())).collect();
+    Ok(vec![("queries", Value::List(rows)), ("file", Value::Text(path.to_owned()))])
+}
+
+/// Whether a query is a file, and its name or the parameters say its form.
+fn is_file(query: &str, bind: &Bind<'_>) -> bool {
+    let path = Path::new(query);
+    (VectorFile::is_named(path) || bind.get_text(TYPE.name).is_some()) && path.is_file()
+}
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     if let Some(input) = bind.take_input()? {
@@ -154,15 +177,13 @@ impl Operator for ReadQuery {
 mod tests {
     use std::fs;
 
-    use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef};
-    use boxwork_runtime::harness::Harness;
-    use boxwork_runtime::operator::Resource;
-    use boxwork_runtime::parameter::Value;
-
     use super::*;
     use crate::images::decode::Scaler;
     use crate::images::extract::{parameters_json, push};
     use crate::search::query_objects::{Asked, query_objects};
+    use boxwork_kernels::extract::{ExtractParameters, Extractor, ImageRef};
+    use boxwork_runtime::harness::Harness;
+    use boxwork_runtime::operator::Resource;
     use boxwork_stores::signature::{PCT_COORDINATES, SignatureBuilder, SignatureColumns};
     use boxwork_stores::signature_store::{Objects, SignatureStore, StoreError, StoreInfo, StoreWriter};
     use boxwork_stores::testing;

@@ -22,7 +22,7 @@ use boxwork_stores::subset::Subset;
 use crate::columns;
 use crate::resources::{get_range, range_parameter};
 use crate::search::queries::K;
-use crate::search::subset::{Among, CLASS, SUBSET, is_few};
+use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
 /// The most rows of an envelope.
 const ENVELOPE_ROWS: usize = 4096;
@@ -41,7 +41,7 @@ const CANDIDATES: Out =
 /// From rows come all objects that may be among the k nearest within the error of their distances. From codes come the
 /// `refine` times k objects whose codes are nearest. Distances and order are left to the boxes that follow.
 ///
-/// Objects outside `class` and `subset` are passed over before they count. If fewer than one of 100 objects are inside, all of
+/// Objects outside `class`, `subset` and `ids` are passed over before they count. If fewer than one of 100 objects are inside, all of
 /// these are candidates, in whatever lists they lie.
 ///
 /// # Inputs
@@ -52,8 +52,8 @@ const CANDIDATES: Out =
 ///
 /// # Parameters
 /// `lists`: the lists. `k`: the objects that a query asks for. `refine`: candidates for each of them, if lists hold codes.
-/// `range`: leaves out rows that are surely farther; codes leave that to their exact distances. `class`, `subset`: only these
-/// objects.
+/// `range`: leaves out rows that are surely farther; codes leave that to their exact distances. `class`, `subset`, `ids`:
+/// only these objects.
 pub static SCAN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[
         LISTS,
@@ -67,6 +67,7 @@ pub static SCAN_LISTS: OperatorSpec = OperatorSpec {
         range_parameter(Default::Absent, "no objects that are surely farther than this"),
         CLASS,
         SUBSET,
+        IDS,
     ],
     inputs: &[PROBES, QUERY],
     outputs: &[CANDIDATES],

@@ -51,18 +51,13 @@ impl Among {
         Self { file: Some(file), ..Self::default() }
     }
 
-    /// The parameters of a box that has [`CLASS`] and [`SUBSET`].
+    /// The parameters of a box that has [`CLASS`], [`SUBSET`] and [`IDS`].
     pub(crate) fn new(bind: &Bind<'_>) -> Self {
         Self {
             class: bind.get_text("class").map(str::to_owned),
             file: bind.get_text("subset").map(Into::into),
-            ids: Vec::new(),
+            ids: bind.integers("ids"),
         }
-    }
-
-    /// The parameters of a box that has [`IDS`] too.
-    pub(crate) fn with_ids(bind: &Bind<'_>) -> Self {
-        Self { ids: bind.integers("ids"), ..Self::new(bind) }
     }
 
     /// Reads the subset without holding a slot; `None` if the parameters give none.

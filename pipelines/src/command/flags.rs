@@ -13,7 +13,8 @@ use clap::{Arg, CommandFactory as _};
 use super::CommandLine;
 
 /// Parameters of pipelines whose flags have other names.
-const OTHER_NAMES: [(&str, &str); 3] = [("queries", "query"), ("count", "pivots"), ("path", "file")];
+const OTHER_NAMES: [(&str, &str); 4] =
+    [("queries", "query"), ("count", "pivots"), ("path", "file"), ("from", "file")];
 
 /// The faults of the values that a command gives to its pipeline, each with its flag.
 pub(super) fn faults(

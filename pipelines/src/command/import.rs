@@ -52,7 +52,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     if let Err(exit) = arguments.replacing.admit_store(&arguments.out, Some(&arguments.file)) {
         return exit;
     }
-    if arguments.number_type.is_some() || VectorFile::is_ending(&arguments.file) {
+    if arguments.number_type.is_some() || VectorFile::is_named(&arguments.file) {
         return vectors(catalog, arguments);
     }
     let reader = if is_arrow(&arguments.file) { "read_column" } else { "read_jsonl" };
@@ -74,7 +74,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 /// Imports a file of vectors.
 fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let mut values = BTreeMap::from([
-        ("path".to_owned(), path_value(&arguments.file)),
+        ("from".to_owned(), path_value(&arguments.file)),
         ("out".to_owned(), path_value(&arguments.out)),
     ]);
     let number_type = arguments.number_type.as_ref();

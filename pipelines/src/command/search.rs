@@ -8,7 +8,7 @@ use boxwork_kernels::vector::NumberType;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::printable::printable_lines;
-use boxwork_stores::vector_file::{Bare, DIMENSIONS_MAX, VectorFile};
+use boxwork_stores::vector_file::DIMENSIONS_MAX;
 use clap::builder::PossibleValuesParser;
 
 use super::{
@@ -126,9 +126,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
             ("probes".to_owned(), whole(arguments.probes)),
             ("refine".to_owned(), whole(arguments.refine)),
         ]);
-        if let Err(exit) = arguments.give_rows(&mut values) {
-            return exit;
-        }
+        arguments.give_rows(&mut values);
         arguments.give_limits(&mut values);
         arguments.space.give(&mut values);
         return search(shipped::VECTOR_PROBE, catalog, &values, arguments);
@@ -179,26 +177,13 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 
 impl Arguments {
     /// Gives a search among vectors its queries: those of the command, or the rows of a file.
-    fn give_rows(&self, values: &mut BTreeMap<String, Value>) -> Result<(), Exit> {
-        let Some(path) = &self.query_file else {
-            let queries = self.queries.iter().cloned().map(Value::Text).collect();
-            values.insert("queries".to_owned(), Value::List(queries));
-            return Ok(());
-        };
-        let bare = self.number_type.as_deref().and_then(|numbers| numbers.parse().ok());
-        let bare = bare.zip(self.dimensions);
-        let bare = bare.map(|(numbers, dimensions)| Bare { numbers, dimensions: dimensions as usize });
-        let file = VectorFile::open(path, bare).map_err(|error| {
-            say(format_args!("error: {error}"));
-            Exit::Failed
-        })?;
-        let rows = (0..file.len()).map(|row| Value::Text(row.to_string())).collect();
-        values.insert("queries".to_owned(), Value::List(rows));
-        values.insert("query_file".to_owned(), path_value(path));
+    fn give_rows(&self, values: &mut BTreeMap<String, Value>) {
+        let queries = self.queries.iter().cloned().map(Value::Text).collect();
+        values.insert("queries".to_owned(), Value::List(queries));
+        values.extend(self.query_file.as_ref().map(|path| ("query_file".to_owned(), path_value(path))));
         let number_type = self.number_type.as_ref();
         values.extend(number_type.map(|numbers| ("type".to_owned(), Value::Text(numbers.clone()))));
         values.extend(self.dimensions.map(|count| ("dimensions".to_owned(), whole(count))));
-        Ok(())
     }
 
     /// Gives a search among vectors the number of objects, the range, and the objects among which it searches.
@@ -234,9 +219,7 @@ fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("out".to_owned(), path_value(&arguments.out)),
         ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
-    if let Err(exit) = arguments.give_rows(&mut values) {
-        return exit;
-    }
+    arguments.give_rows(&mut values);
     arguments.give_limits(&mut values);
     arguments.space.give(&mut values);
     values.extend(arguments.codes.as_ref().map(|path| ("codes".to_owned(), path_value(path))));

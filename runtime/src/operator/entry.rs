@@ -9,7 +9,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    Bind, BoxCheck, BoxError, HintIn, HintOut, In, Join, Kind, Mode, Operator, OperatorSpec, Out, Resource,
+    Bind, BoxCheck, BoxError, Expand, HintIn, HintOut, In, Join, Kind, Mode, Operator, OperatorSpec, Out,
+    Resource,
 };
 use crate::descriptor::Descriptor;
 use crate::feeding::LazyDevices;
@@ -127,6 +128,8 @@ pub struct OperatorEntry {
     pub make: Make,
     /// Makes what all requests of a box share, once, when the pipeline is prepared.
     pub share: Option<MakeShared>,
+    /// Gives values in place of those of a request before its queries are split: [`OperatorSpec::expand`].
+    pub expand: Option<Expand>,
     /// Names the code that runs on a machine with these devices, for `explain`.
     pub code_path: Option<CodePath>,
     /// Checks what can be checked with no file opened.
@@ -157,6 +160,7 @@ impl OperatorEntry {
             example: Cow::Borrowed(""),
             make: Arc::new(make),
             share: None,
+            expand: None,
             code_path: None,
             check: None,
             gives: None,
@@ -266,6 +270,7 @@ impl From<&'static OperatorSpec> for OperatorEntry {
             example: spec.example.into(),
             make: Arc::new(spec.make),
             share: spec.share.map(|share| Arc::new(share) as MakeShared),
+            expand: spec.expand,
             code_path: spec.code_path.map(|code_path| Arc::new(code_path) as CodePath),
             check: spec.check.map(|check: BoxCheck| Arc::new(check) as CheckBox),
             gives: spec.gives.map(|gives| Arc::new(gives) as DescriptorOf),

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Bind, BoxError, HintIn, HintOut, In, Operator, Out, Resource};
 use crate::descriptor::Descriptor;
 use crate::feeding::LazyDevices;
-use crate::parameter::{Arguments, Parameter};
+use crate::parameter::{Arguments, Parameter, Value};
 
 /// Whether a box may have copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,9 @@ pub struct OperatorSpec {
     pub make: fn(&Bind<'_>) -> Result<Box<dyn Operator>, BoxError>,
     /// Makes what all requests of a box share (an output file, say), once, when the pipeline is prepared.
     pub share: Option<Share>,
+    /// Gives values in place of those of a request, by parameter, before its queries are split over requests: the rows of a
+    /// file that was named as a query, say. They apply if the pipeline's own parameters give all of these.
+    pub expand: Option<Expand>,
     /// Names the code that runs (`AVX2`, say) on a machine with these devices, for `explain`.
     pub code_path: Option<fn(&Arguments, &LazyDevices) -> String>,
     /// Checks what can be checked with no file opened: that a box may do what it does with its resources, say.
@@ -84,6 +87,7 @@ impl OperatorSpec {
             example: "",
             make,
             share: None,
+            expand: None,
             code_path: None,
             check: None,
             gives: None,
@@ -131,6 +135,8 @@ impl fmt::Debug for OperatorSpec {
 
 /// Makes what all requests of a box share.
 pub type Share = fn(&Bind<'_>) -> Result<Resource, BoxError>;
+/// Gives other values for some parameters of a box; none if all stay.
+pub type Expand = fn(&Bind<'_>) -> Result<Vec<(&'static str, Value)>, BoxError>;
 /// Checks arguments with no file opened; the text says what is wrong.
 pub type Check = fn(&Arguments) -> Result<(), String>;
 /// Checks the arguments of a box, with those of the plan's resources by name, as far as they are known.

@@ -43,12 +43,14 @@ fn files() -> Vec<(&'static str, Vec<u8>, Vec<f32>)> {
         ("u1.npy", npy("|u1", &numbers)),
         ("i1.npy", npy("|i1", &numbers)),
         ("a.u8", numbers.clone()),
+        ("named_5x3.u8", numbers.clone()),
+        ("5x3.f32", f32s.clone()),
     ];
     all.into_iter().map(|(name, content)| (name, content, wide.clone())).collect()
 }
 
 fn bare(name: &str) -> Option<Bare> {
-    name.ends_with(".u8").then_some(Bare { numbers: NumberType::U8, dimensions: 3 })
+    (name == "a.u8").then_some(Bare { numbers: NumberType::U8, dimensions: 3 })
 }
 
 #[test]
@@ -114,6 +116,9 @@ fn damage_is_refused_with_the_file_and_the_place() {
     assert!(refused("a.u8", &[1; 16]).contains("end at byte 15, and the file at byte 16"));
     let path = folder.path().join("a.u8");
     assert!(VectorFile::open(&path, None).unwrap_err().to_string().contains("--type u8 --dimensions 128"));
+    assert!(refused("a_6x3.u8", &[1; 15]).contains("6 vectors of 3 numbers of 1 bytes end at byte 18"));
+    assert!(refused("a_5x0.u8", &[1; 15]).contains("vectors of 0 dimensions"));
+    assert!(refused("x3.u8", &[1; 15]).contains("base_1000x128.u8"));
     let path = folder.path().join("a.fbin");
     let given = Bare { numbers: NumberType::F32, dimensions: 3 };
     assert!(VectorFile::open(&path, Some(given)).unwrap_err().to_string().contains("leave them out"));

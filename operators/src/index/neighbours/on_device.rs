@@ -70,7 +70,7 @@ impl Batches {
         let usual = (LISTS_BYTES / (plan.capacity * size_of::<[u32; 2]>())).clamp(1, BATCH_ROWS);
         let (of_batch, sized) = sized.unwrap_or((usual, Sized { plan, emulates: false }));
         Ok(Some(Self {
-            shared: Arc::new(Shared::of_space(space, None)?),
+            shared: Arc::new(Shared::of_space(space, None, &|| false)?),
             measure,
             ids: ids.into(),
             rows: Arc::clone(rows),

@@ -1,0 +1,103 @@
+//! Queries that are a file: all its rows are asked, whoever starts the pipeline, and the answers are those of its rows by number.
+
+#[path = "support/command.rs"]
+mod command;
+
+use std::fs;
+use std::path::Path;
+
+use command::{fails, folder, ok};
+
+/// A store of 500 vectors of 4 bytes, and 70 queries: more than one request of a pipeline of 64.
+fn prepared(folder: &Path) {
+    let bytes =
+        |count: usize, factor: usize| (0..count * 4).map(|i| (i * factor % 251) as u8).collect::<Vec<u8>>();
+    fs::write(folder.join("base_500x4.u8"), bytes(500, 7919)).expect("a disk");
+    fs::write(folder.join("query_70x4.u8"), bytes(70, 104_729)).expect("a disk");
+    ok(folder, &["run", "import_vectors", "--set", "from=base_500x4.u8", "--set", "out=s.arrow"]);
+}
+
+/// Runs a pipeline over the store, and gives its table.
+fn run(folder: &Path, pipeline: &str, more: &[&str]) -> String {
+    let common = ["store=s.arrow", "k=7", "format=csv", "out=a.csv"];
+    let sets: Vec<&str> = common.iter().chain(more).flat_map(|set| ["--set", set]).collect();
+    ok(folder, &[&["run", pipeline], &sets[..]].concat());
+    fs::read_to_string(folder.join("a.csv")).expect("a table")
+}
+
+#[test]
+fn a_file_of_queries_is_asked_row_by_row() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    let found = run(at, "vector_search", &["queries=query_70x4.u8"]);
+    assert_eq!(found.lines().count(), 1 + 70 * 7);
+    assert_eq!(found, run(at, "vector_search", &["query_file=query_70x4.u8"]));
+    let rows: Vec<String> = (0..70).map(|row| row.to_string()).collect();
+    let rows =
+        format!("queries=[{}]", rows.iter().map(|row| format!("\"{row}\"")).collect::<Vec<_>>().join(", "));
+    assert_eq!(found, run(at, "vector_search", &[&rows, "query_file=query_70x4.u8"]));
+    let searched =
+        ["search", "--store", "s.arrow", "--query-file", "query_70x4.u8", "-k", "7", "--format", "csv"];
+    assert_eq!(found, ok(at, &searched));
+    // Requests of two queries split the rows of the file, too.
+    let text = fs::read_to_string("pipelines/vector_search.yaml").expect("a pipeline");
+    fs::write(at.join("two.yaml"), text.replace("queries: 4096", "queries: 2")).expect("a disk");
+    assert_eq!(found, run(at, "two.yaml", &["queries=query_70x4.u8"]));
+}
+
+#[test]
+fn codes_made_in_memory_give_the_answer_of_a_scan() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    for distance in ["l2", "ip", "cosine"] {
+        let distance = format!("distance={distance}");
+        let scanned = run(at, "vector_search", &["queries=query_70x4.u8", "codes=none", &distance]);
+        for levels in ["planes", "sq8", "sq4"] {
+            let codes = format!("codes={levels}");
+            assert_eq!(scanned, run(at, "vector_search", &["queries=query_70x4.u8", &codes, &distance]));
+        }
+    }
+    let call = ["--set", "store=s.arrow", "--set", "queries=query_70x4.u8", "--set", "codes=sq5"];
+    let said = fails(at, &[&["run", "vector_search"], &call[..]].concat(), 3);
+    assert!(said.contains("sq5"), "{said}");
+}
+
+#[test]
+fn lists_are_searched_among_given_ids() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    ok(at, &["lists", "--store", "s.arrow", "--out", "s.lists.arrow", "--lists", "8"]);
+    // Some are scanned in lists by a mask, and one of 100 is ranked whole.
+    let many = format!("ids=[{}]", (0..250).map(|id| (id * 2).to_string()).collect::<Vec<_>>().join(", "));
+    for ids in ["ids=[3, 9, 4]", &many] {
+        let exact = run(at, "vector_search", &["queries=query_70x4.u8", ids]);
+        let sets = ["queries=query_70x4.u8", ids, "lists=s.lists.arrow", "probes=8"];
+        let listed = run(at, "vector_probe", &sets);
+        let ids_of = |table: &str| -> Vec<String> {
+            let head = table.lines().next().expect("a head");
+            let place = head.split(',').position(|name| name == "id").expect("ids");
+            table.lines().skip(1).map(|row| row.split(',').nth(place).expect("an id").to_owned()).collect()
+        };
+        assert_eq!(ids_of(&exact), ids_of(&listed));
+        assert!(
+            ids_of(&listed).iter().all(|id| id == "3" || id == "9" || id.parse::<u64>().unwrap() % 2 == 0)
+        );
+    }
+}
+
+#[test]
+fn a_file_that_does_not_fit_its_name_is_refused_with_the_byte() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    fs::write(at.join("short_9x4.u8"), [1; 35]).expect("a disk");
+    let call = ["run", "vector_search", "--set", "store=s.arrow", "--set", "queries=short_9x4.u8"];
+    let said = fails(at, &call, 3);
+    assert!(said.contains("byte 35") && said.contains("8 whole vectors are there"), "{said}");
+    let call = ["run", "vector_search", "--set", "store=s.arrow", "--set", "queries=missing_9x4.u8"];
+    let said = fails(at, &call, 3);
+    assert!(said.contains("missing_9x4.u8"), "{said}");
+}
