@@ -50,7 +50,7 @@ pub enum ModelError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -60,7 +60,7 @@ pub enum ModelError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// The file is of another version.
@@ -78,7 +78,7 @@ pub enum ModelError {
         path: PathBuf,
         /// The part.
         place: String,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
 }

@@ -58,7 +58,7 @@ impl Threads for ThisThread {
     }
 }
 
-/// What is fitted: points with the covariance of the process, and what is added to the diagonal.
+/// The prior of a fit: points with the covariance of the process, and the terms added to the diagonal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prior<'a> {
     pub(super) expression: &'a Expression,

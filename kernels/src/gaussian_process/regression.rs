@@ -36,7 +36,7 @@ pub struct Settings {
     pub expression: Expression,
     /// The variance of the noise of the targets, beside the `white` terms of the covariance.
     pub noise: f64,
-    /// What may be added to the diagonal.
+    /// The term that a fit may add to the diagonal.
     pub jitter: Jitter,
     /// Whether targets are shifted and scaled to mean 0 and deviation 1; the likelihood is that of the scaled ones.
     pub normalize: bool,
@@ -76,7 +76,7 @@ pub struct Regression {
     pub noise: f64,
     /// The jitter that was added to the diagonal, 0 for none.
     pub jitter: f64,
-    /// What is subtracted from targets, and what they are divided by.
+    /// The shift subtracted from targets, and the scale that they are divided by.
     pub scaling: (f64, f64),
     /// The points of the samples.
     pub points: Points,

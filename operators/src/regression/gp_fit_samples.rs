@@ -269,7 +269,7 @@ impl GpFitSamples {
     }
 }
 
-/// What a user should know of a search for parameters.
+/// The notes for a user on a search for parameters.
 fn notes_of(found: &Optimised) -> Vec<String> {
     let mut notes = Vec::new();
     if !found.converged {

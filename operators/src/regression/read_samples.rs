@@ -88,7 +88,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     Ok(Box::new(ReadSamples { source, dimensions, sent: 0, waiting: Vec::new() }))
 }
 
-/// Where samples come from.
+/// The source of samples.
 enum Source {
     File(SampleFile),
     Caller { input: InputReader, asked: SampleColumns, row: u64, dropped: u64 },

@@ -73,7 +73,7 @@ struct Fit {
     /// The variance of the targets' noise, beside that of white
     #[arg(long, value_name = "VARIANCE", default_value_t = 0.0)]
     noise: f64,
-    /// What is added to the diagonal if covariances are not positive definite: none, a number, or auto
+    /// The term added to the diagonal if covariances are not positive definite: none, a number, or auto
     #[arg(long, value_name = "JITTER", default_value = "auto")]
     jitter: String,
     /// Scale targets to mean 0 and deviation 1

@@ -38,7 +38,7 @@ pub(crate) fn lists<'a>(rows: impl Iterator<Item = &'a [f64]>) -> ArrayRef {
 }
 
 impl SavedModel {
-    /// What is not in the rows, as JSON.
+    /// The numbers that are not in the rows, as JSON.
     pub fn head(&self) -> String {
         let Regression { expression, noise, jitter, scaling, log_likelihood, condition, points, .. } =
             &self.regression;
@@ -81,7 +81,7 @@ impl SavedModel {
     /// The model of a head and rows.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A text that says what is wrong with them.
     pub fn of_batches(head: &str, batches: &[RecordBatch]) -> Result<Self, String> {
         let head: Json = serde_json::from_str(head).map_err(|error| format!("its numbers: {error}"))?;
         let number = |key: &str| {

@@ -131,7 +131,7 @@ const fn parts<L: Bits>() -> usize {
     WORDS / L::BIT_WORDS
 }
 
-/// Where the letters of the texts are not this one: by part, then by place.
+/// Marks the letters of the texts that are not this one: by part, then by place.
 #[inline(always)]
 fn differing<L: Lanes>(lanes: L, codes: &[[u8; LANES]], code: u8) -> Vec<L::B> {
     let mut table = vec![lanes.all(true); parts::<L>() * codes.len()];
@@ -206,7 +206,7 @@ fn sum<L: Lanes>(
         let mut numbers = [rows as u32; 64];
         lanes.add_planes(&of_word[..used], &mut numbers);
         for ((found, number), length) in found[first..].iter_mut().zip(numbers).zip(&lengths[first..]) {
-            // Of each letter, the difference was counted with 1 added.
+            // The counted difference has 1 added for each letter.
             *found = number.wrapping_sub(*length);
         }
     }

@@ -1,7 +1,7 @@
 //! The edit distance of two long texts: the lanes of a vector are successive words of 64 rows, and lane `t` is `t` columns behind the
 //! first, so that all lanes compute at once.
 //!
-//! What a lane hands down to the next, whether its lowest row rises or falls, is what the next one needs a step later. A stripe of lanes
+//! A lane hands down to the next whether its lowest row rises or falls; the next one needs this a step later. A stripe of lanes
 //! goes over all columns; its lowest row, two bits a column, is the border of the next stripe. The letters of the pattern are numbered,
 //! and each bit of the numbers is a plane of bits, so that a step finds the equal letters without a look-up.
 //!
