@@ -193,19 +193,20 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Takes a row whose numbers `number` gives by their places in the list of columns: the number, or what is wrong with it.
+    /// Takes a row whose numbers `number` gives, by their order in the samples and by their columns: the number, or what is wrong
+    /// with it.
     fn take(
         &mut self,
         place: impl Fn() -> String,
         name: Option<String>,
         columns: &Columns,
-        number: impl Fn(usize) -> Result<Option<f64>, String>,
+        number: impl Fn(usize, usize) -> Result<Option<f64>, String>,
     ) -> Result<(), SampleError> {
         let row = |reason: String| SampleError::Row { path: self.path.to_owned(), place: place(), reason };
         let first = self.rows.inputs.len();
         let mut target = f64::NAN;
         for (nth, (column, called)) in columns.wanted().enumerate() {
-            let found = number(column).map_err(|reason| row(format!("column `{called}`: {reason}")))?;
+            let found = number(nth, column).map_err(|reason| row(format!("column `{called}`: {reason}")))?;
             match found.filter(|found| found.is_finite()) {
                 Some(found) if nth < columns.inputs.len() => self.rows.inputs.push(found),
                 Some(found) => target = found,
@@ -262,7 +263,7 @@ fn next_of_csv(
     let line = record.position().map_or(0, csv::Position::line);
     let field = |column: usize| record.get(column).unwrap_or("");
     let name = columns.names.map(|column| field(column).to_owned());
-    taken.take(|| format!("line {line}"), name, columns, |column| number_of(field(column)))?;
+    taken.take(|| format!("line {line}"), name, columns, |_, column| number_of(field(column)))?;
     Ok(true)
 }
 
@@ -292,11 +293,7 @@ fn take_batch(
     let names = table::names(batch, columns).map_err(fault)?;
     (0..batch.num_rows()).try_for_each(|at| {
         let name = names.as_ref().map(|names| names(at));
-        let number = |column: usize| {
-            let place = columns.wanted().position(|(other, _)| other == column);
-            Ok(place.and_then(|place| numbers[place][at]))
-        };
-        taken.take(|| format!("row {}", *row + at as u64), name, columns, number)
+        taken.take(|| format!("row {}", *row + at as u64), name, columns, |nth, _| Ok(numbers[nth][at]))
     })?;
     *row += batch.num_rows() as u64;
     Ok(())
@@ -339,7 +336,7 @@ fn next_of_npy(
     let numbers = file.read_f64(*row, count)?;
     for (at, numbers) in numbers.chunks_exact(file.dimensions()).enumerate() {
         let place = || format!("row {}", *row + at as u64);
-        taken.take(place, None, columns, |column| Ok(Some(numbers[column])))?;
+        taken.take(place, None, columns, |_, column| Ok(Some(numbers[column])))?;
     }
     *row += count as u64;
     Ok(true)

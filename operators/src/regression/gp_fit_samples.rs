@@ -215,12 +215,11 @@ impl GpFitSamples {
     }
 
     fn fit(&mut self, cx: &mut Context<'_>) -> Result<SavedModel, BoxError> {
-        let Samples { names, points, targets } = std::mem::take(&mut self.samples);
-        let dimensions = points.dimensions();
-        if !names.is_empty() {
+        let samples = std::mem::take(&mut self.samples);
+        let dimensions = samples.points.dimensions();
+        if !samples.names.is_empty() {
             fits(&self.settings.expression, dimensions).map_err(BoxError::new)?;
         }
-        let samples = Samples { names, points, targets };
         samples.must_have_targets()?;
         let Samples { names, points, targets } = samples;
         let mut settings = self.settings.clone();

@@ -132,22 +132,30 @@ impl Operator for ReadSamples {
 impl ReadSamples {
     /// Reads on; the envelope after the last is nothing.
     fn next(&mut self, cx: &mut Context<'_>) -> Result<Option<Envelope>, BoxError> {
-        let rows = match &mut self.source {
-            Source::File(file) => cx.detached("disk", || file.next(ROWS))??,
-            Source::Caller { input, asked, row, dropped } => {
-                let batches = &mut input.batches;
-                let next =
-                    if input.may_block { cx.detached(CALLER, || batches.next())? } else { batches.next() };
-                let Some(batch) = next else { return Ok(None) };
-                let (rows, left_out) = samples_of(&batch?, asked, "the rows given", row)?;
-                *dropped += left_out;
-                Some(rows)
+        // A caller may give any number of batches of which no row is left.
+        let rows = loop {
+            let rows = match &mut self.source {
+                Source::File(file) => cx.detached("disk", || file.next(ROWS))??,
+                Source::Caller { input, asked, row, dropped } => {
+                    let batches = &mut input.batches;
+                    let next = if input.may_block {
+                        cx.detached(CALLER, || batches.next())?
+                    } else {
+                        batches.next()
+                    };
+                    let Some(batch) = next else { return Ok(None) };
+                    let (rows, left_out) = samples_of(&batch?, asked, "the rows given", row)?;
+                    *dropped += left_out;
+                    Some(rows)
+                }
+            };
+            match rows {
+                None => return Ok(None),
+                Some(rows) if !rows.is_empty() => break rows,
+                Some(_) if cx.is_cancelled() => return Ok(None),
+                Some(_) => {}
             }
         };
-        let Some(rows) = rows else { return Ok(None) };
-        if rows.is_empty() {
-            return self.next(cx);
-        }
         let all = envelope(rows, self.dimensions)?;
         let starts = (0..all.rows()).step_by(ROWS).rev();
         let part = |first: usize| {
