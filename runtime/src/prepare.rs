@@ -216,7 +216,7 @@ impl Prepared {
         self.batched.as_deref()
     }
 
-    /// The values of a run, with the queries that a box takes in place of those given ([`OperatorSpec::expand`]).
+    /// The values of a run, with the queries that a box takes in place of those given ([`expand`](crate::operator::OperatorSpec::expand)).
     ///
     /// # Errors
     /// When a value does not fit, or the box cannot say its queries.

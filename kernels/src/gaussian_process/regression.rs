@@ -319,7 +319,7 @@ impl<'m> Predictor<'m> {
         Self { model, factor: deviations.then(|| Self::tiles(model)) }
     }
 
-    /// The factor by tiles, which [`Predictor::with_factor`] takes.
+    /// The factor of a model by tiles.
     ///
     /// # Panics
     /// When the factor was not kept.
