@@ -45,10 +45,10 @@
 //! device reads memory. Arguments: `objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch`.
 //!
 //! `what=kmeans`: the rounds of k-means on a device, as `train_lists` computes them, beside a matrix product and `index_add_` by
-//! PyTorch. Arguments: `objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch`.
+//! PyTorch. Arguments: `objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch timeline=1`.
 //!
 //! `what=graph`: the exact nearest neighbours of all rows on a device, by `knn_graph.yaml`, beside a matrix product and `topk` by
-//! PyTorch. Arguments: `objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch`; up to `checked` rows
+//! PyTorch. Arguments: `objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch timeline=1`; up to `checked` rows
 //! are also compared with the processor's.
 //!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small sizes by
@@ -157,9 +157,9 @@ what=feeding    feeding threads against one thread that does everything, on seve
 what=vectors    the nearest vectors, exactly, beside PyTorch; and one query at a time
                 objects=1000000 dimensions=128 queries=10000 k=10,100 rounds=7 sample=FILE type=f32|u8 peer=torch timeline=1
 what=kmeans     the rounds of k-means, with the processor's bits, beside PyTorch
-                objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch
+                objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch timeline=1
 what=graph      the exact nearest neighbours of all rows, beside PyTorch
-                objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch
+                objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch timeline=1
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures

@@ -9,7 +9,6 @@ use arrow_array::types::{Float32Type, Float64Type, UInt64Type};
 use boxwork::{pipeline, shipped};
 use boxwork_kernels::vector::NumberType;
 use boxwork_operators::{catalog, columns};
-use boxwork_runtime::Runtime;
 use boxwork_runtime::feeding::{DeviceClass, Devices};
 use boxwork_runtime::operator::{
     BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, RequestOutput, Resource,
@@ -18,6 +17,7 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::plan::Declaration;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::Submission;
+use boxwork_runtime::{Config, Runtime};
 
 use boxwork_stores::space::SharedSpace;
 use boxwork_stores::spaces::{self, DistanceOptions};
@@ -25,7 +25,7 @@ use boxwork_stores::store::{SharedStore, Store};
 
 use super::config;
 use super::support::peer::Peer;
-use super::support::{Arguments, Spread, verdict};
+use super::support::{Arguments, Spread, timeline, verdict};
 use super::vectors::{generator, store, write};
 
 /// Multiply-adds of halves in one clock and multiprocessor, by the matrix units of an H100.
@@ -94,7 +94,9 @@ impl<'a> World<'a> {
         println!("rows        {count} x {dimensions}, f32; {workers} workers");
         let store = store(&rows, dimensions, NumberType::F32);
         let space = spaces::open(&DistanceOptions::named("l2"), Arc::clone(&store)).expect("a space");
-        let runtime = Runtime::start(config(workers, devices)).expect("the system gives threads");
+        let trace = arguments.get("timeline", 0) != 0;
+        let runtime = Runtime::start(Config { trace, ..config(workers, devices) });
+        let runtime = runtime.expect("the system gives threads");
         let parent = arguments.text("folder").map_or_else(std::env::temp_dir, Into::into);
         let folder = tempfile::tempdir_in(parent).expect("the folder can be written to");
         let peer = (arguments.text("peer") == Some("torch")).then(|| {
@@ -117,9 +119,18 @@ impl<'a> World<'a> {
         Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
     }
 
+    /// Prints the events of the last request, if they were kept.
+    fn tell_events(&self) {
+        let events = self.runtime.take_trace();
+        if !events.is_empty() {
+            timeline::print(&events);
+        }
+    }
+
     /// Seconds of a request, and those of the device's kernels in it.
     fn seconds<R>(&self, run: impl FnOnce() -> R) -> (f64, f64, R) {
         let before = self.devices.statistics()[self.device].kernel_ns;
+        self.runtime.take_trace();
         let begun = Instant::now();
         let made = run();
         let taken = begun.elapsed().as_secs_f64();
@@ -182,6 +193,7 @@ pub(super) fn run_kmeans(arguments: &Arguments, devices: &Arc<Devices>, device: 
         kernels.push(kernels_all - kernels_few);
         wholes.push(of_all);
     }
+    world.tell_events();
     let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
     // At most 256 rows a list are clustered.
     let rows = (world.count as f64).min(256.0 * lists as f64);
@@ -246,6 +258,7 @@ pub(super) fn run_graph(arguments: &Arguments, devices: &Arc<Devices>, device: u
         seconds.push(taken);
         kernels.push(of_kernels);
     }
+    world.tell_events();
     let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
     let products = (world.count as f64).powi(2) * world.dimensions as f64;
     world.tell(&format!("graph, k {k}"), products, (&seconds, &kernels));

@@ -1,6 +1,6 @@
 //! `what=lists`: rows in lists by their nearest centroids, and searches of some of the lists.
 
-use boxwork_kernels::distance::squared_l2;
+use boxwork_kernels::distance::squared_l2_on;
 use boxwork_kernels::kmeans::{Options, k_means, start};
 use boxwork_kernels::panels::{Panels, Shortlist};
 use boxwork_kernels::vector::VectorMeasure;
@@ -69,7 +69,7 @@ impl ByList {
         let mut lists: Vec<_> = each().map(|query| panels.shortlist(query, probes)).collect();
         panels.scan(bench.path, queries, &mut lists, 0);
         let of = |(query, list): (&[f32], Shortlist)| {
-            list.ranked(|list| squared_l2(query, self.centroid(list, dimensions)))
+            list.ranked(|list| squared_l2_on(bench.path, query, self.centroid(list, dimensions)))
         };
         each().zip(lists).map(of).collect()
     }
@@ -80,13 +80,27 @@ impl ByList {
     }
 }
 
-/// Pairs of a list and a query, list by list: each list is read once for all its queries.
-pub(super) fn by_list(probes: &Probes) -> Vec<(u32, usize)> {
+/// The order in which lists are scanned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Each list once, for all its queries.
+    Lists,
+    /// The nearest list of each query before all others: fewer rows of these are within the limit of its shortlist.
+    NearestFirst,
+}
+
+/// A list of which some queries are scanned together, and the places of the queries.
+fn by_list(probes: &Probes, order: Order) -> Vec<(u32, Vec<usize>)> {
     let each = probes.iter().enumerate();
-    let mut pairs: Vec<(u32, usize)> =
-        each.flat_map(|(query, lists)| lists.iter().map(move |(_, list)| (*list, query))).collect();
+    let mut pairs: Vec<(bool, u32, usize)> = each
+        .flat_map(|(query, lists)| {
+            let is_later = |rank| order == Order::NearestFirst && rank > 0;
+            lists.iter().enumerate().map(move |(rank, (_, list))| (is_later(rank), *list, query))
+        })
+        .collect();
     pairs.sort_unstable();
-    pairs
+    let groups = pairs.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1));
+    groups.map(|group| (group[0].1, group.iter().map(|pair| pair.2).collect())).collect()
 }
 
 /// Offers a list to the shortlists of some queries: gets the list, and the places, numbers and shortlists of the queries.
@@ -96,20 +110,19 @@ pub(super) type ScanList<'a> = dyn FnMut(u32, &[usize], &[f32], &mut [Shortlist]
 pub(super) fn scanned(
     world: &World,
     queries: &[f32],
-    probes: &Probes,
+    (probes, order): (&Probes, Order),
     shortlists: &mut [Shortlist],
     scan: &mut ScanList<'_>,
 ) {
     let dimensions = world.dimensions;
-    for group in by_list(probes).chunk_by(|a, b| a.0 == b.0) {
-        let mut together = Vec::with_capacity(group.len() * dimensions);
-        let mut taken = Vec::with_capacity(group.len());
-        let places: Vec<usize> = group.iter().map(|(_, place)| *place).collect();
+    for (list, places) in by_list(probes, order) {
+        let mut together = Vec::with_capacity(places.len() * dimensions);
+        let mut taken = Vec::with_capacity(places.len());
         for place in &places {
             together.extend_from_slice(&queries[place * dimensions..][..dimensions]);
             taken.push(std::mem::replace(&mut shortlists[*place], Shortlist::new(0, 0.0)));
         }
-        scan(group[0].0, &places, &together, &mut taken);
+        scan(list, &places, &together, &mut taken);
         for (place, list) in places.into_iter().zip(taken) {
             shortlists[place] = list;
         }
@@ -139,10 +152,16 @@ pub(super) fn of_rows(bench: &Bench, arguments: &Arguments) {
                 let each = || queries.chunks_exact(dimensions);
                 let mut shortlists: Vec<Shortlist> =
                     each().map(|query| all.borrow().shortlist(query, K)).collect();
-                scanned(world, queries, &probes, &mut shortlists, &mut |list, _, queries, taken| {
-                    let (first, panels) = &panels[list as usize];
-                    panels.borrow().scan(bench.path, queries, taken, *first);
-                });
+                scanned(
+                    world,
+                    queries,
+                    (&probes, Order::Lists),
+                    &mut shortlists,
+                    &mut |list, _, queries, taken| {
+                        let (first, panels) = &panels[list as usize];
+                        panels.borrow().scan(bench.path, queries, taken, *first);
+                    },
+                );
                 let of = |(query, mut list): (&[f32], Shortlist)| {
                     list.tighten();
                     let rows: Vec<u32> =

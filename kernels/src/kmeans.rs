@@ -108,6 +108,8 @@ pub struct Rounds {
     centre: Vec<f32>,
     /// By row: its cluster in the last round.
     clusters: Arc<Vec<u32>>,
+    /// The clusters of an earlier round, for their memory.
+    room: Vec<u32>,
     done: Clustering,
     count: usize,
     random: Random,
@@ -138,6 +140,7 @@ impl Rounds {
             centre: assign::centre(rows, dimensions),
             clusters: Arc::new(filled(count, u32::MAX, what, "take fewer rows")?),
             done: Clustering { centroids: start, objectives: Vec::new(), is_settled: false, splits: 0 },
+            room: Vec::new(),
             count: 0,
             random: Random::mixed(options.seed ^ 0x6b6d),
         })
@@ -208,9 +211,15 @@ impl Rounds {
             "a cluster for each row of a round"
         );
         self.done.is_settled = clusters == *self.clusters;
-        self.clusters = Arc::new(clusters);
+        let before = std::mem::replace(&mut self.clusters, Arc::new(clusters));
+        self.room = Arc::try_unwrap(before).unwrap_or_default();
         self.count += 1;
         self.done.is_settled
+    }
+
+    /// Memory for the clusters of a round, with numbers that mean nothing: that of an earlier round, if no one else has it.
+    pub fn take_room(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.room)
     }
 
     /// Replaces centroids by the means of their clusters; returns false if the caller cancelled it.

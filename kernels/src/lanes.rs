@@ -78,6 +78,10 @@ pub(crate) trait Lanes: Bits {
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a` where it is smaller than `b`, else `b`; so `b` where `a` is a NaN.
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The least number of a vector without NaNs.
+    fn least(self, a: Self::V) -> f32;
+    /// The largest number of a vector without NaNs.
+    fn largest(self, a: Self::V) -> f32;
     /// Which lanes of `a` are at most those of `b`, a bit each, the first lane in the lowest; a NaN is in none.
     fn at_most(self, a: Self::V, b: Self::V) -> u32;
     /// A bit for each lane in which `a` is not above `b`; also where one of them is a NaN.
@@ -183,6 +187,14 @@ impl Lanes for Portable {
         zip(a, b, |a, b| if a < b { a } else { b })
     }
     #[inline(always)]
+    fn least(self, [a, b, c, d]: Self::V) -> f32 {
+        a.min(b).min(c.min(d))
+    }
+    #[inline(always)]
+    fn largest(self, [a, b, c, d]: Self::V) -> f32 {
+        a.max(b).max(c.max(d))
+    }
+    #[inline(always)]
     fn at_most(self, a: Self::V, b: Self::V) -> u32 {
         let mut bits = 0;
         for lane in 0..COUNT {
@@ -260,8 +272,13 @@ mod tests {
                 let (x, one) = (lanes.load(&self.numbers[first..]), lanes.splat(1.0));
                 let mut counts = vec![0; L::COUNT];
                 let bits = lanes.at_most(x, one);
-                for (lane, x) in self.numbers[first..][..L::COUNT].iter().enumerate() {
+                let part = &self.numbers[first..][..L::COUNT];
+                for (lane, x) in part.iter().enumerate() {
                     assert_eq!(bits >> lane & 1 == 1, *x <= 1.0, "{x}");
+                }
+                if part.iter().all(|x| !x.is_nan()) {
+                    assert_eq!(lanes.least(x), part.iter().copied().fold(f32::INFINITY, f32::min));
+                    assert_eq!(lanes.largest(x), part.iter().copied().fold(f32::NEG_INFINITY, f32::max));
                 }
                 lanes.store_counts(
                     lanes.min(lanes.max(x, lanes.splat(0.0)), lanes.splat(65_535.0)),

@@ -266,10 +266,12 @@ impl Encoder<'_> {
         {
             for (part, assigner) in self.assigners.iter().enumerate() {
                 cut_out(rows, dimensions, width, part, &mut cut);
-                let found = assigner.assign(path, &cut);
-                for (code, (centroid, _)) in codes.chunks_exact_mut(parts).zip(found) {
-                    code[part] = centroid as u8;
-                }
+                let mut to = codes.iter_mut().skip(part).step_by(parts);
+                assigner.assign_numbers(path, &cut, |centroid| {
+                    if let Some(code) = to.next() {
+                        *code = centroid as u8;
+                    }
+                });
             }
         }
         codes
@@ -278,10 +280,11 @@ impl Encoder<'_> {
 
 /// Copies a part of each row, filled with zeros.
 fn cut_out(rows: &[f32], dimensions: usize, width: usize, part: usize, out: &mut Vec<f32>) {
-    out.clear();
     let (first, end) = ((part * width).min(dimensions), ((part + 1) * width).min(dimensions));
-    for row in rows.chunks_exact(dimensions) {
-        out.extend_from_slice(&row[first..end]);
-        out.extend(std::iter::repeat_n(0.0, width - (end - first)));
+    out.clear();
+    out.resize(rows.len() / dimensions * width, 0.0);
+    // Parts are short: a loop copies them sooner than a call.
+    for (to, row) in out.chunks_exact_mut(width).zip(rows.chunks_exact(dimensions)) {
+        to.iter_mut().zip(&row[first..end]).for_each(|(to, x)| *to = *x);
     }
 }

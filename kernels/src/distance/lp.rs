@@ -131,38 +131,48 @@ pub fn squared_l2_on(path: CodePath, a: &[f32], b: &[f32]) -> f64 {
 /// # Panics
 /// If there is no such row, or this machine lacks the instructions.
 pub fn squared_l2_of(path: CodePath, query: &[f32], rows: &[f32], numbers: &[u32], out: &mut Vec<f64>) {
-    run(path, SquaredL2Of { query, rows, numbers, out });
+    let row = |place: usize| &rows[numbers[place] as usize * query.len()..][..query.len()];
+    let first = out.len();
+    out.resize(first + numbers.len(), 0.0);
+    run(path, SquaredL2Of { query, row, out: &mut out[first..] });
 }
 
-struct SquaredL2Of<'a> {
+/// Writes the Euclidean distances of a vector from some rows, which may lie in memory far apart: as [`Lp::L2`], to the bit.
+///
+/// # Panics
+/// If there is not a place for each distance, a row has another length, or this machine lacks the instructions.
+pub fn l2_of_each(path: CodePath, query: &[f32], rows: &[&[f32]], out: &mut [f64]) {
+    assert_eq!(rows.len(), out.len(), "a place for each distance");
+    run(path, SquaredL2Of { query, row: |place: usize| rows[place], out });
+    out.iter_mut().for_each(|square| *square = square.sqrt());
+}
+
+/// A squared distance for each place of `out`, from the row that belongs to the place.
+struct SquaredL2Of<'a, R> {
     query: &'a [f32],
-    rows: &'a [f32],
-    numbers: &'a [u32],
-    out: &'a mut Vec<f64>,
+    row: R,
+    out: &'a mut [f64],
 }
 
 /// Rows that are on their way from memory while one is computed.
 const AHEAD: usize = 6;
 
-impl Work for SquaredL2Of<'_> {
+impl<'a, R: Fn(usize) -> &'a [f32]> Work for SquaredL2Of<'a, R> {
     type Done = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, _: L) {
-        let Self { query, rows, numbers, out } = self;
-        let row = |number: u32| &rows[number as usize * query.len()..][..query.len()];
-        for (place, number) in numbers.iter().enumerate() {
+        let Self { query, row, out } = self;
+        let count = out.len();
+        for (place, out) in out.iter_mut().enumerate() {
             #[cfg(target_arch = "x86_64")]
             {
-                let (from, upto) =
-                    if place == 0 { (0, AHEAD + 1) } else { (place + AHEAD, place + AHEAD + 1) };
-                for ahead in &numbers[from.min(numbers.len())..upto.min(numbers.len())] {
-                    prefetch(row(*ahead));
-                }
+                let from = if place == 0 { 0 } else { place + AHEAD };
+                (from..count.min(place + AHEAD + 1)).for_each(|ahead| prefetch(row(ahead)));
             }
             #[cfg(not(target_arch = "x86_64"))]
-            let _ = place;
-            out.push(squared_l2(query, row(*number)));
+            let _ = count;
+            *out = squared_l2(query, row(place));
         }
     }
 }

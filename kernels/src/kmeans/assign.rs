@@ -56,6 +56,35 @@ impl<'a> Assigner<'a> {
         self.assign_again(path, rows, &[])
     }
 
+    /// The cluster of a row as [`Assigner::assign`] finds it, by comparing all centroids: without their arrangement, which
+    /// costs more than a few rows.
+    ///
+    /// # Panics
+    /// If the row has other dimensions, or this machine lacks the instructions.
+    pub fn nearest_of_all(&self, path: CodePath, row: &[f32]) -> u32 {
+        self.nearest(path, row, 0, 0..(self.centroids.len() / self.dimensions) as u32, NONE).0
+    }
+
+    /// As [`Assigner::assign`], without the distances: a row that has one candidate needs none.
+    pub(crate) fn assign_numbers(&self, path: CodePath, rows: &[f32], mut assigned: impl FnMut(u32)) {
+        if self.coded(path).is_some() {
+            return self.assign(path, rows).into_iter().for_each(|(centroid, _)| assigned(centroid));
+        }
+        let mut found = Vec::new();
+        for rows in rows.chunks(ROWS_AT_ONCE * self.dimensions) {
+            self.panels().borrow().nearest(path, rows, &mut found);
+            for candidates in found.chunk_by(|a, b| a.query == b.query) {
+                assigned(match candidates {
+                    [only] => only.row,
+                    _ => {
+                        let each = candidates.iter().map(|candidate| candidate.row);
+                        self.nearest(path, rows, candidates[0].query, each, NONE).0
+                    }
+                });
+            }
+        }
+    }
+
     /// As [`Assigner::assign`], faster if the centroids of an earlier assignment of these rows are near still. There is one for each
     /// row, or none.
     ///

@@ -16,6 +16,9 @@ pub const TEXT: &str = include_str!("means.cl");
 const CHECKED: usize = 4;
 const CHECKED_ROWS: usize = 4096;
 
+/// Rows that are looked at for one of a cluster between two branches.
+const LOOKED_AT: usize = 64;
+
 /// The constants to compile the source with.
 pub fn constants() -> Vec<(&'static str, String)> {
     vec![("ITEMS", ITEMS.to_string()), ("BLOCK", BLOCK.to_string())]
@@ -103,22 +106,25 @@ pub fn are_means(
     means: &[f32],
 ) -> bool {
     let few = |count: &usize| (1..=CHECKED_ROWS).contains(count);
-    let chosen =
+    let mut chosen =
         (0..counts.len()).step_by((counts.len() / CHECKED).max(1)).filter(|cluster| few(&counts[*cluster]));
-    let chosen: Vec<usize> = chosen.collect();
-    let mut places = vec![usize::MAX; counts.len()];
-    chosen.iter().enumerate().for_each(|(place, cluster)| places[*cluster] = place);
-    let mut of_chosen = vec![Vec::new(); chosen.len()];
-    for (row, cluster) in (0..).zip(clusters) {
-        if let Some(rows) = of_chosen.get_mut(places[*cluster as usize]) {
-            rows.push(row);
+    let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+    chosen.all(|cluster| {
+        let found = &means[cluster * dimensions..(cluster + 1) * dimensions];
+        bits(found) == bits(&mean_of(path, rows, dimensions, &rows_of(cluster as u32, clusters)))
+    })
+}
+
+/// The rows of a cluster, ascending.
+fn rows_of(cluster: u32, clusters: &[u32]) -> Vec<u32> {
+    let mut found = Vec::new();
+    for (part, first) in clusters.chunks(LOOKED_AT).zip((0..).step_by(LOOKED_AT)) {
+        // A loop without a branch is a few vector instructions; few parts have such a row.
+        if part.iter().fold(false, |has, other| has | (*other == cluster)) {
+            found.extend((first..).zip(part).filter(|(_, other)| **other == cluster).map(|(row, _)| row));
         }
     }
-    let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
-    chosen.iter().zip(of_chosen).all(|(cluster, of_cluster)| {
-        let found = &means[cluster * dimensions..(cluster + 1) * dimensions];
-        bits(found) == bits(&mean_of(path, rows, dimensions, &of_cluster))
-    })
+    found
 }
 
 #[cfg(test)]

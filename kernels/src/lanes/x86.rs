@@ -195,6 +195,24 @@ impl Lanes for Avx2 {
         unsafe { _mm256_min_ps(a, b) }
     }
     #[inline(always)]
+    fn least(self, a: __m256) -> f32 {
+        // SAFETY: self proves AVX.
+        unsafe {
+            let a = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let a = _mm_min_ps(a, _mm_movehl_ps(a, a));
+            _mm_cvtss_f32(_mm_min_ss(a, _mm_movehdup_ps(a)))
+        }
+    }
+    #[inline(always)]
+    fn largest(self, a: __m256) -> f32 {
+        // SAFETY: self proves AVX.
+        unsafe {
+            let a = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+            _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)))
+        }
+    }
+    #[inline(always)]
     fn at_most(self, a: __m256, b: __m256) -> u32 {
         // SAFETY: self proves AVX.
         unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LE_OQ>(a, b)) as u32 }
@@ -349,6 +367,16 @@ impl Lanes for Avx512 {
     fn min(self, a: __m512, b: __m512) -> __m512 {
         // SAFETY: self proves AVX-512 F.
         unsafe { _mm512_min_ps(a, b) }
+    }
+    #[inline(always)]
+    fn least(self, a: __m512) -> f32 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_reduce_min_ps(a) }
+    }
+    #[inline(always)]
+    fn largest(self, a: __m512) -> f32 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_reduce_max_ps(a) }
     }
     #[inline(always)]
     fn at_most(self, a: __m512, b: __m512) -> u32 {

@@ -10,6 +10,9 @@ const VECTORS: usize = 2;
 /// Numbers of the panels that stay in the first-level cache, or of one panel if it has more, while the tiles pass.
 const NUMBERS_AT_ONCE: usize = 16_384;
 
+/// Rows whose scores are compared between two branches.
+const AT_ONCE: usize = u64::BITS as usize;
+
 /// The most panels at once, whose scores lie in memory.
 const PANELS_MAX: usize = 64;
 
@@ -66,12 +69,7 @@ impl Work for Nearest<'_> {
                 }
                 for (place, least) in least.iter().enumerate() {
                     let query = tile * QUERIES + place;
-                    let mut numbers = [f32::INFINITY; PANEL];
-                    lanes.store(*least, &mut numbers);
-                    let mut least = f32::INFINITY;
-                    for number in numbers {
-                        least = if number < least { number } else { least };
-                    }
+                    let least = lanes.least(*least);
                     // The sum is rounded once.
                     let limit = (least + slacks[query]).next_up();
                     limits[query] = if limit < limits[query] { limit } else { limits[query] };
@@ -95,13 +93,18 @@ pub(super) fn collect<L: Lanes>(
     first: usize,
     found: &mut Vec<Candidate>,
 ) {
+    const { assert!(PANEL.is_multiple_of(L::COUNT)) };
     let limits = lanes.splat(limit);
-    for (idx, vector) in scores.chunks_exact(L::COUNT).enumerate() {
-        let mut within = lanes.at_most(lanes.load(vector), limits);
+    // One branch for many rows: few have any that is within.
+    for (idx, part) in scores.chunks(AT_ONCE).enumerate() {
+        let mut within = 0u64;
+        for (v, vector) in part.chunks_exact(L::COUNT).enumerate() {
+            within |= u64::from(lanes.at_most(lanes.load(vector), limits)) << (v * L::COUNT);
+        }
         while within != 0 {
-            let lane = within.trailing_zeros() as usize;
-            let row = (first + idx * L::COUNT + lane) as u32;
-            found.push(Candidate { query: query as u32, row, score: vector[lane] });
+            let place = within.trailing_zeros() as usize;
+            let row = (first + idx * AT_ONCE + place) as u32;
+            found.push(Candidate { query: query as u32, row, score: part[place] });
             within &= within - 1;
         }
     }

@@ -90,3 +90,21 @@ fn scores_stay_within_their_bound() {
         }
     }
 }
+
+#[test]
+fn candidates_go_by_score_then_by_row() {
+    let mut random = Random::mixed(8);
+    let special = [0.0, -0.0, 1.0, -1.0, f32::MIN_POSITIVE, -1e-40, f32::MAX, -f32::MAX];
+    let mut scores: Vec<f32> = (0..300).map(|_| random.normal_f32()).collect();
+    scores.extend(special);
+    scores.extend_from_within(100..200);
+    let mut sorted: Vec<(f32, u32)> = scores.iter().copied().zip(0..).collect();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    for k in [1, 5, 100, scores.len()] {
+        let mut list = Shortlist::new(k, 0.0);
+        scores.iter().zip(0..).for_each(|(score, row)| list.offer(*score, row));
+        let bits =
+            |list: &[(f32, u32)]| list.iter().map(|(score, row)| (score.to_bits(), *row)).collect::<Vec<_>>();
+        assert_eq!(bits(&list.by_score()), bits(&sorted[..k]), "k {k}");
+    }
+}

@@ -92,14 +92,7 @@ impl Work for Ranges<'_> {
                 lows = lanes.min(numbers, lows);
                 highs = lanes.max(numbers, highs);
             }
-            let (mut each_low, mut each_high) = ([f32::INFINITY; 16], [f32::NEG_INFINITY; 16]);
-            lanes.store(lows, &mut each_low);
-            lanes.store(highs, &mut each_high);
-            let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
-            for lane in 0..16 {
-                low = if each_low[lane] < low { each_low[lane] } else { low };
-                high = if each_high[lane] > high { each_high[lane] } else { high };
-            }
+            let (low, high) = (lanes.least(lows), lanes.largest(highs));
             range = if high - low > range { high - low } else { range };
             least += f64::from(low);
             sizes += f64::from(if low.abs() > high.abs() { low.abs() } else { high.abs() });

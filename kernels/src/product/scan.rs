@@ -85,17 +85,8 @@ impl Scanner {
                 // More rows than the shortlist wants give a limit.
                 let end = groups.min(next + GROUPS_FIRST);
                 for group in next..end {
-                    let passing = masked(group, u32::MAX);
-                    if passing == 0 {
-                        continue;
-                    }
-                    let mut sums = [base; GROUP];
-                    sum_group(codes, tables, group, &mut sums);
-                    for (row, sum) in (group * GROUP..codes.rows).zip(sums) {
-                        if passing >> (row % GROUP) & 1 != 0 {
-                            list.offer(sum, first + row as u32);
-                        }
-                    }
+                    let to = (&mut *list, first);
+                    offer_rows(path, codes, (tables, base), group, masked(group, u32::MAX), |_, sum| sum, to);
                 }
                 if list.limit() == f32::MAX {
                     list.tighten();
@@ -122,14 +113,9 @@ impl Scanner {
                 found,
             );
             for (group, rows) in found.iter().copied() {
-                let mut rows = masked(next + group as usize, rows);
-                while rows != 0 {
-                    let row = (next + group as usize) * GROUP + rows.trailing_zeros() as usize;
-                    rows &= rows - 1;
-                    if row < codes.rows {
-                        list.offer(sum(codes, tables, base, row), first + row as u32);
-                    }
-                }
+                let group = next + group as usize;
+                let to = (&mut *list, first);
+                offer_rows(path, codes, (tables, base), group, masked(group, rows), |_, sum| sum, to);
             }
             next = end;
         }
@@ -178,10 +164,7 @@ impl Scanner {
             of_rows.squares.len() == groups * GROUP && of_rows.scales.len() == groups * GROUP,
             "scales of these codes"
         );
-        let offer = |row: usize, list: &mut Shortlist| {
-            let sum = sum(codes, tables, 0.0, row);
-            list.offer((base + of_rows.squares[row]) + of_rows.scales[row] * sum, first + row as u32);
-        };
+        let score = |row: usize, sum: f32| (base + of_rows.squares[row]) + of_rows.scales[row] * sum;
         let is_fast = is_fast(path, codes.bits);
         let largest = tables.iter().fold(0.0f32, |size, x| if x.abs() > size { x.abs() } else { size });
         let size_max = f64::from(largest) * codes.parts as f64;
@@ -204,14 +187,8 @@ impl Scanner {
             }
             for (group, rows) in found.iter().copied() {
                 let group = next + group as usize;
-                let mut rows = mask.map_or(rows, |mask| mask[group] & rows);
-                while rows != 0 {
-                    let row = group * GROUP + rows.trailing_zeros() as usize;
-                    rows &= rows - 1;
-                    if row < codes.rows {
-                        offer(row, list);
-                    }
-                }
+                let rows = mask.map_or(rows, |mask| mask[group] & rows);
+                offer_rows(path, codes, (tables, 0.0), group, rows, score, (&mut *list, first));
             }
             if list.limit() == f32::MAX {
                 list.tighten();
@@ -285,8 +262,56 @@ fn sum(codes: Codes<'_>, tables: &[f32], base: f32, row: usize) -> f32 {
     sum
 }
 
+/// Offers some rows of a group. Where all sums of a group cost less than those of these rows, they are computed side by side.
+#[inline(always)]
+fn offer_rows(
+    path: CodePath,
+    codes: Codes<'_>,
+    (tables, base): (&[f32], f32),
+    group: usize,
+    mut rows: u32,
+    score: impl Fn(usize, f32) -> f32,
+    (list, first): (&mut Shortlist, u32),
+) {
+    let all = (rows.count_ones() > few_rows(path, codes.bits)).then(|| {
+        let mut sums = [base; GROUP];
+        sum_group(path, codes, tables, group, &mut sums);
+        sums
+    });
+    while rows != 0 {
+        let place = rows.trailing_zeros() as usize;
+        rows &= rows - 1;
+        let row = group * GROUP + place;
+        if row < codes.rows {
+            let sum = all.map_or_else(|| sum(codes, tables, base, row), |sums| sums[place]);
+            list.offer(score(row, sum), first + row as u32);
+        }
+    }
+}
+
+/// Rows of a group whose sums cost no more than those of the whole group.
+fn few_rows(path: CodePath, bits: Bits) -> u32 {
+    match (path, bits) {
+        (CodePath::Avx512, Bits::Four) => 1,
+        (CodePath::Avx2, Bits::Four) => 3,
+        _ => GROUP as u32 / 2,
+    }
+}
+
 /// Adds the numbers of all rows of a group to their sums, in the order of the parts.
-fn sum_group(codes: Codes<'_>, tables: &[f32], group: usize, sums: &mut [f32; GROUP]) {
+fn sum_group(path: CodePath, codes: Codes<'_>, tables: &[f32], group: usize, sums: &mut [f32; GROUP]) {
+    #[cfg(target_arch = "x86_64")]
+    match (path, codes.bits) {
+        (CodePath::Avx512, Bits::Four) => return x86::sum_4_avx512(tables, codes.group(group), sums),
+        (CodePath::Avx2, Bits::Four) => return x86::sum_4_avx2(tables, codes.group(group), sums),
+        _ => {}
+    }
+    let _ = path;
+    sum_group_portable(codes, tables, group, sums);
+}
+
+/// The sums of a group in plain loops.
+pub(super) fn sum_group_portable(codes: Codes<'_>, tables: &[f32], group: usize, sums: &mut [f32; GROUP]) {
     let group = codes.group(group);
     match codes.bits {
         Bits::Eight => {

@@ -215,3 +215,28 @@ fn each_set_of_instructions_finds_the_same_rows() {
         }
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn sums_of_a_group_have_the_same_bits_on_every_path() {
+    use super::x86;
+
+    type Sums = fn(&[f32], &[u8], &mut [f32; GROUP]);
+    let all: [(CodePath, Sums); 2] =
+        [(CodePath::Avx2, x86::sum_4_avx2), (CodePath::Avx512, x86::sum_4_avx512)];
+    let mut random = Random::new(23);
+    for parts in [1, 3, 4, 31, 64] {
+        let tables = rows_of(&mut random, parts * 16, 0);
+        let bytes: Vec<u8> =
+            (0..codes::group_bytes(parts, Bits::Four)).map(|_| random.below(256) as u8).collect();
+        let codes = Codes { parts, bits: Bits::Four, rows: GROUP, bytes: &bytes };
+        let start: [f32; GROUP] = std::array::from_fn(|_| random.normal_f32());
+        let mut wanted = start;
+        scan::sum_group_portable(codes, &tables, 0, &mut wanted);
+        for (path, sums) in all.iter().filter(|(path, _)| path.is_available()) {
+            let mut found = start;
+            sums(&tables, &bytes, &mut found);
+            assert_eq!(found.map(f32::to_bits), wanted.map(f32::to_bits), "{path}, {parts} parts");
+        }
+    }
+}

@@ -196,6 +196,69 @@ pub(super) fn within_4_dot(
     unsafe { entry(tables, bytes, limits, found) }
 }
 
+/// Adds the numbers of 4-bit codes to the sums of a group, in the order of the parts: the table of a part is one register.
+pub(super) fn sum_4_avx512(tables: &[f32], bytes: &[u8], sums: &mut [f32; GROUP]) {
+    #[target_feature(enable = "avx512f")]
+    fn entry(tables: &[f32], bytes: &[u8], sums: &mut [f32; GROUP]) {
+        let (low, high) = sums.split_at_mut(PART_BYTES);
+        // SAFETY: both halves have 16 readable numbers.
+        let (mut low_sums, mut high_sums) =
+            unsafe { (_mm512_loadu_ps(low.as_ptr()), _mm512_loadu_ps(high.as_ptr())) };
+        for (codes, table) in bytes.as_chunks::<PART_BYTES>().0.iter().zip(tables.as_chunks::<16>().0) {
+            // SAFETY: the arrays have 16 readable bytes and 16 readable numbers.
+            let (codes, table) =
+                unsafe { (_mm_loadu_si128(codes.as_ptr().cast()), _mm512_loadu_ps(table.as_ptr())) };
+            // The look-up reads the low four bits of each number.
+            let codes = _mm512_cvtepu8_epi32(codes);
+            low_sums = _mm512_add_ps(low_sums, _mm512_permutexvar_ps(codes, table));
+            let codes = _mm512_srli_epi32::<4>(codes);
+            high_sums = _mm512_add_ps(high_sums, _mm512_permutexvar_ps(codes, table));
+        }
+        // SAFETY: both halves have 16 writable numbers.
+        unsafe {
+            _mm512_storeu_ps(low.as_mut_ptr(), low_sums);
+            _mm512_storeu_ps(high.as_mut_ptr(), high_sums);
+        }
+    }
+    assert!(is_x86_feature_detected!("avx512f"));
+    // SAFETY: the line above checked the feature.
+    unsafe { entry(tables, bytes, sums) }
+}
+
+/// As [`sum_4_avx512`], with a table in two registers and eight rows in each.
+pub(super) fn sum_4_avx2(tables: &[f32], bytes: &[u8], sums: &mut [f32; GROUP]) {
+    #[target_feature(enable = "avx2")]
+    fn entry(tables: &[f32], bytes: &[u8], sums: &mut [f32; GROUP]) {
+        let (eights, _) = sums.as_chunks_mut::<8>();
+        // SAFETY: each chunk has 8 readable numbers.
+        let mut of_rows = [0, 1, 2, 3].map(|at: usize| unsafe { _mm256_loadu_ps(eights[at].as_ptr()) });
+        for (codes, table) in bytes.as_chunks::<PART_BYTES>().0.iter().zip(tables.as_chunks::<16>().0) {
+            let (halves, _) = codes.as_chunks::<8>();
+            // SAFETY: the table has 16 readable numbers.
+            let (below, above) =
+                unsafe { (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8))) };
+            for (at, half) in halves.iter().enumerate() {
+                // SAFETY: the chunk has 8 readable bytes.
+                let codes = _mm256_cvtepu8_epi32(unsafe { _mm_loadl_epi64(half.as_ptr().cast()) });
+                for (at, codes) in [(at, codes), (at + 2, _mm256_srli_epi32::<4>(codes))] {
+                    // The look-up reads the low three bits of each number; the fourth, moved to the sign, says which half.
+                    let is_above = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(codes));
+                    let below = _mm256_permutevar8x32_ps(below, codes);
+                    let above = _mm256_permutevar8x32_ps(above, codes);
+                    of_rows[at] = _mm256_add_ps(of_rows[at], _mm256_blendv_ps(below, above, is_above));
+                }
+            }
+        }
+        for (to, sums) in eights.iter_mut().zip(of_rows) {
+            // SAFETY: each chunk has 8 writable numbers.
+            unsafe { _mm256_storeu_ps(to.as_mut_ptr(), sums) };
+        }
+    }
+    assert!(is_x86_feature_detected!("avx2"));
+    // SAFETY: the line above checked the feature.
+    unsafe { entry(tables, bytes, sums) }
+}
+
 /// The groups of 8-bit codes with rows whose sums of `tables` are at most `limit`. Two groups share each look-up.
 pub(super) fn within_8_avx512(
     tables: &[u8],

@@ -144,18 +144,11 @@ impl ScanLists {
             let each = numbers.iter().flat_map(|number| few.ids().map(move |id| (*number, id)));
             return Ok(Some(each.collect()));
         }
-        let mut probes = Vec::with_capacity(self.probes.len());
-        for (list, query) in self.probes.drain(..) {
-            let place = numbers.iter().position(|number| *number == query);
-            let place = place.filter(|_| (list as usize) < self.lists.count()).ok_or_else(|| {
-                BoxError::new(format!("there is no query {query} or no list {list} to look into"))
-            })?;
-            probes.push((list, place));
-        }
-        probes.sort_unstable();
-        let groups: Vec<_> = probes.chunk_by(|a, b| a.0 == b.0).collect();
+        let probes = self.placed(&numbers)?;
         let lists = &*self.lists;
-        let wanted: Vec<u32> = groups.iter().map(|group| group[0].0).collect();
+        let mut wanted: Vec<u32> = probes.iter().map(|probe| probe.list).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
         if !lists.has(&wanted) {
             let cancelled = cx.cancelled();
             match cx.detached("disk", || lists.bring_in(&wanted, &cancelled))? {
@@ -167,32 +160,43 @@ impl ScanLists {
         let shortlist = |query| lists.shortlist(query, self.kept, self.range);
         let empty: Vec<Shortlist> = vectors.chunks_exact(dimensions).map(shortlist).collect();
         let queries = lists.queries(vectors);
-        let per_piece = groups.len().div_ceil(self.slots).max(1);
         let mut side_by_side = |count: usize, f: &(dyn Fn(usize) + Sync)| {
             cx.inside(|inside| inside.for_each_chunk(count, 1, |pieces| pieces.for_each(f)));
             !cx.is_cancelled()
         };
-        let pieces = collect(&mut side_by_side, groups.len().div_ceil(per_piece), |piece| {
-            let mut shortlists: Vec<Option<Shortlist>> = vec![None; numbers.len()];
-            for group in &groups[piece * per_piece..groups.len().min((piece + 1) * per_piece)] {
-                scan(lists, group, subset, &queries, &mut shortlists, &empty);
-            }
-            shortlists
-        });
-        let Some(pieces) = pieces else { return Ok(None) };
         let mut merged: Vec<Option<Shortlist>> = vec![None; numbers.len()];
-        for (to, from) in pieces.into_iter().flat_map(|piece| piece.into_iter().enumerate()) {
-            match (&mut merged[to], from) {
-                (Some(to), Some(from)) => from.kept().iter().for_each(|(score, row)| to.offer(*score, *row)),
-                (to @ None, from) => *to = from,
-                (Some(_), None) => {}
+        for round in probes.chunk_by(|a, b| a.is_later == b.is_later) {
+            let groups: Vec<_> = round.chunk_by(|a, b| a.list == b.list).collect();
+            // A row beyond what an earlier round found for a query is not among its nearest.
+            let limited = |(empty, found): (&Shortlist, &Option<Shortlist>)| match found {
+                Some(found) => empty.clone().within(found.limit()),
+                None => empty.clone(),
+            };
+            let start: Vec<Shortlist> = empty.iter().zip(&merged).map(limited).collect();
+            let per_piece = groups.len().div_ceil(self.slots).max(1);
+            let pieces = collect(&mut side_by_side, groups.len().div_ceil(per_piece), |piece| {
+                let mut shortlists: Vec<Option<Shortlist>> = vec![None; numbers.len()];
+                for group in &groups[piece * per_piece..groups.len().min((piece + 1) * per_piece)] {
+                    scan(lists, group, subset, &queries, &mut shortlists, &start);
+                }
+                shortlists
+            });
+            let Some(pieces) = pieces else { return Ok(None) };
+            for (to, from) in pieces.into_iter().flat_map(|piece| piece.into_iter().enumerate()) {
+                match (&mut merged[to], from) {
+                    (Some(to), Some(from)) => {
+                        from.kept().iter().for_each(|(score, row)| to.offer(*score, *row));
+                    }
+                    (to @ None, from) => *to = from,
+                    (Some(_), None) => {}
+                }
             }
+            merged.iter_mut().flatten().for_each(Shortlist::tighten);
         }
         let is_exact = lists.quantizers().coding() == Coding::Rows;
         let mut found = Vec::new();
         for (number, shortlist) in numbers.iter().zip(merged) {
-            let Some(mut shortlist) = shortlist else { continue };
-            shortlist.tighten();
+            let Some(shortlist) = shortlist else { continue };
             let places: Vec<u32> = if is_exact {
                 shortlist.kept().iter().map(|(_, place)| *place).collect()
             } else {
@@ -210,24 +214,55 @@ impl ScanLists {
     }
 }
 
+/// A list that a query looks into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Probe {
+    /// Whether it waits for what the nearest lists of all queries give.
+    is_later: bool,
+    list: u32,
+    /// The query among those of the request.
+    place: usize,
+}
+
+impl ScanLists {
+    /// The lists to look into, in the order of the scan. Codes of the nearest list of each query are scanned first: they limit
+    /// how many of the others are worth a look. Rows of a list are read once, for all its queries.
+    fn placed(&mut self, numbers: &[u32]) -> Result<Vec<Probe>, BoxError> {
+        let has_rows = self.lists.quantizers().coding() == Coding::Rows;
+        let mut has_nearest = vec![has_rows; numbers.len()];
+        let mut probes = Vec::with_capacity(self.probes.len());
+        for (list, query) in self.probes.drain(..) {
+            let place = numbers.binary_search(&query).ok();
+            let place = place.filter(|_| (list as usize) < self.lists.count()).ok_or_else(|| {
+                BoxError::new(format!("there is no query {query} or no list {list} to look into"))
+            })?;
+            // The lists of a query come with the nearest first.
+            let is_later = !has_rows && std::mem::replace(&mut has_nearest[place], true);
+            probes.push(Probe { is_later, list, place });
+        }
+        probes.sort_unstable();
+        Ok(probes)
+    }
+}
+
 /// Scans one list, or those of its objects that are in a subset, for the queries of its probes. Shortlists begin as those in
 /// `empty`.
 fn scan(
     lists: &Lists,
-    probes: &[(u32, usize)],
+    probes: &[Probe],
     subset: Option<&Subset>,
     queries: &ListQueries,
     shortlists: &mut [Option<Shortlist>],
     empty: &[Shortlist],
 ) {
-    let mask = subset.map(|subset| lists.mask(probes[0].0, subset));
+    let mask = subset.map(|subset| lists.mask(probes[0].list, subset));
     if mask == Some(None) {
         return;
     }
-    let places: Vec<usize> = probes.iter().map(|(_, place)| *place).collect();
+    let places: Vec<usize> = probes.iter().map(|probe| probe.place).collect();
     let take = |place: &usize| shortlists[*place].take().unwrap_or_else(|| empty[*place].clone());
     let mut taken: Vec<Shortlist> = places.iter().map(take).collect();
-    lists.scan(probes[0].0, queries, &places, mask.flatten().as_deref(), &mut taken);
+    lists.scan(probes[0].list, queries, &places, mask.flatten().as_deref(), &mut taken);
     for (place, shortlist) in places.into_iter().zip(taken) {
         shortlists[place] = Some(shortlist);
     }

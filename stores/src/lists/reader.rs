@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::directions;
-use boxwork_kernels::distance::squared_l2;
+use boxwork_kernels::distance::squared_l2_on;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist};
 use boxwork_kernels::product::{Codes, Scales, Scanner, group_bytes, unpack};
@@ -341,7 +341,7 @@ impl Lists {
             // Inner products are those of the centroid and of the difference, both times -2. Normalised vectors are compared by
             // l2: the square of what a code stands for corrects for the part that it lost.
             let base = match self.measure {
-                VectorMeasure::L2 | VectorMeasure::Cosine => squared_l2(query(*place), centroid),
+                VectorMeasure::L2 | VectorMeasure::Cosine => squared_l2_on(path, query(*place), centroid),
                 VectorMeasure::InnerProduct => -2.0 * inner_product(query(*place), centroid),
             };
             let mut rest = mask;
@@ -383,7 +383,7 @@ impl Lists {
                 VectorMeasure::L2 | VectorMeasure::Cosine => {
                     let difference: Vec<f32> = query.iter().zip(centroid).map(|(x, y)| x - y).collect();
                     directions::tables(&self.quantizers.turned(&difference), bits, &mut tables);
-                    squared_l2(query, centroid)
+                    squared_l2_on(CodePath::detect(), query, centroid)
                 }
             };
             let mut rest = mask;

@@ -99,7 +99,7 @@ pub(super) struct AssignBlock {
     brings: bool,
     /// The device that computed it last.
     pub(super) device: String,
-    /// By row: its cluster, with the mark of those that are not certain.
+    /// By row: its cluster, with the mark of those that are not certain. Room for them, before a device has found them.
     pub(super) clusters: Vec<u32>,
 }
 
@@ -251,7 +251,10 @@ impl Block for RoundBlock {
 
     fn collect(&mut self, back: &Back<'_>) {
         match self {
-            Self::Assign(block) => block.clusters = back.numbers::<u32>("clusters").to_vec(),
+            Self::Assign(block) => {
+                block.clusters.clear();
+                block.clusters.extend_from_slice(back.numbers::<u32>("clusters"));
+            }
             Self::Means(block) => block.means = back.numbers::<f32>("found").to_vec(),
         }
     }

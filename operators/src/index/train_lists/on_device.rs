@@ -31,8 +31,8 @@ const CHUNK_BYTES: usize = 1 << 30;
 const SIZES: Sizes = Sizes { block: [1, 1], block_min: [1, 1], slots: [1, 1], blocks_per_device: 2 };
 /// Rows that a slot assigns at a time.
 const PIECE_ROWS: usize = 1024;
-/// Rows of a block that are assigned again.
-const CHECKED: usize = 16;
+/// Rows of a block that are assigned again, by all centroids one by one.
+const CHECKED: usize = 4;
 
 /// A part of a round.
 pub(super) enum Item {
@@ -62,7 +62,7 @@ pub(super) struct Assignment {
     chunks: Vec<Range<usize>>,
     residence: Residence,
     items: VecDeque<Item>,
-    /// By row: its cluster in this round.
+    /// By row: its cluster in this round. A block of all rows has it meanwhile.
     clusters: Vec<u32>,
     /// Rows of this round that have one.
     assigned: usize,
@@ -144,7 +144,10 @@ impl Assignment {
         ask(&|| cx.is_cancelled())?;
         self.round = taken.map(|centroids| Arc::new(OfRound { centroids, version: new_number() }));
         self.assigned = 0;
-        self.clusters = vec![0; self.clustering.rounds.clusters().len()];
+        // The room of the round before is warm; all its numbers are replaced.
+        let rounds = &mut self.clustering.rounds;
+        self.clusters = rounds.take_room();
+        self.clusters.resize(rounds.clusters().len(), 0);
         let chunks = 0..self.chunks.len();
         match &self.round {
             Some(_) => self.items.extend(chunks.map(Item::Chunk)),
@@ -156,7 +159,7 @@ impl Assignment {
 
     /// If all rows have a cluster: ends the round, or leaves its means to a device.
     fn end_round(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        if self.assigned < self.clusters.len() {
+        if self.assigned < self.clustering.rounds.clusters().len() {
             return Ok(());
         }
         let is_settled = self.clustering.rounds.settle(std::mem::take(&mut self.clusters));
@@ -190,38 +193,43 @@ impl Assignment {
         let (rows, assigner) = (self.rows(), self.clustering.rounds.assigner());
         let centroids = self.clustering.rounds.centroids().len() / self.dimensions;
         let (first, count) = (block.place.rows.start, block.place.rows.len());
-        let are_there = block.clusters.len() == count
-            && block.clusters.iter().all(|cluster| ((cluster & !UNDECIDED) as usize) < centroids);
-        let places = (0..count).step_by(count.div_ceil(CHECKED).max(1));
-        let decided: Vec<usize> = places
-            .filter(|place| block.clusters.get(*place).is_some_and(|cluster| cluster & UNDECIDED == 0))
-            .collect();
-        let numbers: Vec<f32> =
-            decided.iter().flat_map(|place| rows.row(first + place).iter().copied()).collect();
-        let found = assigner.assign(CodePath::detect(), &numbers);
-        are_there && decided.iter().zip(found).all(|(place, (cluster, _))| block.clusters[*place] == cluster)
+        let largest = block.clusters.iter().fold(0, |largest, cluster| largest.max(cluster & !UNDECIDED));
+        let mut places = (0..count).step_by(count.div_ceil(CHECKED).max(1));
+        block.clusters.len() == count
+            && (largest as usize) < centroids
+            && places.all(|place| {
+                let cluster = block.clusters[place];
+                cluster & UNDECIDED != 0
+                    || cluster == assigner.nearest_of_all(CodePath::detect(), rows.row(first + place))
+            })
     }
 
     /// Takes the clusters of a chunk.
     fn finish_chunk(
         &mut self,
         cx: &mut Context<'_>,
-        block: &AssignBlock,
+        block: AssignBlock,
     ) -> Result<BlockOutcome<Self>, BoxError> {
-        if !self.is_as_reference(block) {
+        if !self.is_as_reference(&block) {
             let problem = "its clusters differ from the processor's: rows are assigned without devices";
-            cx.report(block.device.clone(), problem);
-            return Ok(BlockOutcome::Untrusted(vec![Item::Chunk(block.place.chunk)]));
+            let chunk = block.place.chunk;
+            cx.report(block.device, problem);
+            return Ok(BlockOutcome::Untrusted(vec![Item::Chunk(chunk)]));
         }
+        let (of_chunk, marks) =
+            (block.place.rows, block.clusters.iter().fold(0, |marks, cluster| marks | cluster));
         let mut undecided = Vec::new();
-        let clusters = &mut self.clusters[block.place.rows.clone()];
-        for ((row, to), cluster) in block.place.rows.clone().zip(clusters).zip(&block.clusters) {
-            *to = *cluster;
-            if cluster & UNDECIDED != 0 {
-                undecided.push(row as u32);
-            }
+        if marks & UNDECIDED != 0 {
+            let marked =
+                of_chunk.clone().zip(&block.clusters).filter(|(_, cluster)| **cluster & UNDECIDED != 0);
+            undecided.extend(marked.map(|(row, _)| row as u32));
         }
-        self.assigned += block.clusters.len() - undecided.len();
+        self.assigned += of_chunk.len() - undecided.len();
+        if of_chunk.len() == self.clustering.rounds.clusters().len() {
+            self.clusters = block.clusters;
+        } else {
+            self.clusters[of_chunk].copy_from_slice(&block.clusters);
+        }
         #[cfg(test)]
         (self.undecided += undecided.len());
         if !undecided.is_empty() {
@@ -271,6 +279,8 @@ impl Assignment {
         });
         ask(&|| cx.is_cancelled())?;
         let found: Vec<u32> = parts.into_iter().flat_map(|(_, found)| found).collect();
+        // A block that failed has not given their room back.
+        self.clusters.resize(self.clustering.rounds.clusters().len(), 0);
         for (row, cluster) in numbers.iter().zip(found) {
             self.clusters[*row as usize] = cluster;
             self.assigned += 1;
@@ -329,7 +339,11 @@ impl DeviceTask for Assignment {
         match items.into_iter().next() {
             Some(Item::Chunk(chunk)) => {
                 let round = self.round.as_ref().expect("chunks are items of rounds on devices");
-                Ok(RoundBlock::Assign(AssignBlock::new(self.rows(), round, self.place(chunk))))
+                let mut block = AssignBlock::new(self.rows(), round, self.place(chunk));
+                if self.chunks.len() == 1 {
+                    block.clusters = std::mem::take(&mut self.clusters);
+                }
+                Ok(RoundBlock::Assign(block))
             }
             Some(Item::Means) => {
                 let rounds = &self.clustering.rounds;
@@ -351,7 +365,7 @@ impl DeviceTask for Assignment {
 
     fn finish(&mut self, cx: &mut Context<'_>, block: RoundBlock) -> Result<BlockOutcome<Self>, BoxError> {
         match block {
-            RoundBlock::Assign(block) => self.finish_chunk(cx, &block),
+            RoundBlock::Assign(block) => self.finish_chunk(cx, block),
             RoundBlock::Means(block) => self.finish_means(cx, block),
         }
     }

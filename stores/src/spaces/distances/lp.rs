@@ -1,10 +1,12 @@
 //! Lp distances of vectors.
 
-use boxwork_kernels::distance::{Distance, DistanceError, Lp, Properties, Slack};
+use boxwork_kernels::CodePath;
+use boxwork_kernels::distance::{Distance, DistanceError, Lp, Properties, Slack, l2_of_each};
+use boxwork_kernels::interrupt::{Interrupt, Interrupted, ask};
 use boxwork_kernels::vector::VectorRef;
 use boxwork_kernels::with_numbers;
 
-use crate::kinds::Vectors;
+use crate::kinds::{Kind, Vectors};
 use crate::spaces::Constants;
 use crate::spaces::column_space::{ColumnDistance, ColumnDistanceSpec};
 
@@ -23,6 +25,9 @@ pub(in crate::spaces) static LINF: ColumnDistanceSpec<Lp> =
 /// Lp for any exponent.
 pub(in crate::spaces) static LP: ColumnDistanceSpec<Lp> =
     ColumnDistanceSpec { name: "lp", constants: Constants::Exponent, make: |options| options.exponent() };
+
+/// Vectors whose distances are computed between two looks at an interrupt.
+const AT_ONCE: usize = 32;
 
 impl ColumnDistance for Lp {
     type Kind = Vectors;
@@ -44,6 +49,35 @@ impl ColumnDistance for Lp {
 
     fn to(&self, query: &Vec<f32>, object: VectorRef<'_>) -> f64 {
         with_numbers!(object, numbers => Lp::between(*self, query, numbers))
+    }
+
+    fn to_rows(
+        &self,
+        query: &Vec<f32>,
+        batch: &<Vectors as Kind>::Batch,
+        rows: &[usize],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Interrupted> {
+        assert_eq!(rows.len(), out.len(), "a distance a row");
+        for (rows, out) in rows.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE)) {
+            ask(interrupt)?;
+            let mut numbers: [&[f32]; AT_ONCE] = [&[]; AT_ONCE];
+            let mut are_f32 = *self == Lp::L2;
+            for (to, row) in numbers.iter_mut().zip(rows) {
+                match Vectors::item(batch, *row) {
+                    VectorRef::F32(numbers) => *to = numbers,
+                    _ => are_f32 = false,
+                }
+            }
+            if are_f32 {
+                l2_of_each(CodePath::detect(), query, &numbers[..rows.len()], out);
+            } else {
+                let each = out.iter_mut().zip(rows);
+                each.for_each(|(out, row)| *out = self.to(query, Vectors::item(batch, *row)));
+            }
+        }
+        Ok(())
     }
 
     fn between(&self, a: VectorRef<'_>, b: VectorRef<'_>) -> f64 {
