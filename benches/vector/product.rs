@@ -132,7 +132,82 @@ fn recalls(
     if bench.world.is_like_sample { note } else { format!("{note} (of a mixture)") }
 }
 
-/// Searches among the codes of some lists; those of 4 bits are ranked by their rows.
+/// Codes of the differences of rows from the centroids of their lists; those of 4 bits are ranked by their rows.
+struct CodedLists {
+    lists: ByList,
+    codebook: Codebook,
+    /// Rows in the order of the lists.
+    places: Vec<u32>,
+    /// The place of the first row of each list, and its codes.
+    packed: Vec<(u32, Vec<u8>)>,
+    is_refined: bool,
+}
+
+impl CodedLists {
+    fn new(bench: &Bench, made: Option<()>, lists: ByList, (parts, bits): (usize, Bits)) -> Self {
+        let (world, is_refined) = (&bench.world, bits == Bits::Four);
+        let residuals = residuals(world, &lists);
+        // The peer's codes of 4 bits are of the rows themselves, ours of the differences from the centroids.
+        let codebook = codebook(bench, made.filter(|()| !is_refined), parts, bits, &|| {
+            residuals[..residuals.len().min(TRAINED_MAX * world.dimensions)].to_vec()
+        });
+        let codes = encoded(bench, &codebook, &residuals);
+        let (mut places, mut packed) = (Vec::new(), Vec::new());
+        for rows in &lists.rows {
+            let of: Vec<u8> =
+                rows.iter().flat_map(|row| codes[*row as usize * parts..][..parts].to_vec()).collect();
+            packed.push((places.len() as u32, pack(&of, parts, bits)));
+            places.extend_from_slice(rows);
+        }
+        Self { lists, codebook, places, packed, is_refined }
+    }
+
+    /// The rows found for each query; `factor` candidates for each are ranked by rows.
+    fn search(&self, bench: &Bench, probes: usize, factor: usize) -> Vec<Vec<u32>> {
+        let (world, dimensions) = (&bench.world, bench.world.dimensions);
+        let kept = if self.is_refined { REFINED * factor } else { K };
+        shared(bench.threads, world.each_query().len(), |part| {
+            let queries = &world.queries[part.start * dimensions..part.end * dimensions];
+            let mut shortlists = vec![Shortlist::new(kept, 0.0); part.len()];
+            self.scan(bench, queries, probes, &mut shortlists);
+            let rank = |(query, list): (&[f32], Shortlist)| -> Vec<u32> {
+                let found = list.by_score().into_iter().map(|(_, place)| self.places[place as usize]);
+                let found: Vec<u32> = found.collect();
+                if !self.is_refined {
+                    return found;
+                }
+                world.nearest_of(query, &found, REFINED).into_iter().map(|(_, row)| row).collect()
+            };
+            queries.chunks_exact(dimensions).zip(shortlists).map(rank).collect()
+        })
+    }
+
+    fn scan(&self, bench: &Bench, queries: &[f32], probes: usize, shortlists: &mut [Shortlist]) {
+        let (codebook, dimensions) = (&self.codebook, bench.world.dimensions);
+        let (parts, bits, size) = (codebook.parts(), codebook.bits(), codebook.tables_len());
+        let probes = self.lists.nearest(bench, queries, probes);
+        let (mut terms, mut tables) = (vec![0.0; size], vec![0.0; size]);
+        let (mut products, mut scanner) = (vec![0.0; shortlists.len() * size], Scanner::new(bench.path));
+        for (query, products) in queries.chunks_exact(dimensions).zip(products.chunks_exact_mut(size)) {
+            codebook.products(bench.path, query, products);
+        }
+        let order = (&probes, Order::NearestFirst);
+        scanned(&bench.world, queries, order, shortlists, &mut |list, places, queries, taken| {
+            let (first, bytes) = &self.packed[list as usize];
+            let codes = Codes { parts, bits, rows: self.lists.rows[list as usize].len(), bytes };
+            let centroid = self.lists.centroid(list, dimensions);
+            codebook.terms(bench.path, centroid, &mut terms);
+            for ((query, place), shortlist) in queries.chunks_exact(dimensions).zip(places).zip(taken) {
+                let both = products[place * size..][..size].iter().zip(&terms);
+                tables.iter_mut().zip(both).for_each(|(sum, (x, y))| *sum = x + y);
+                let base = squared_l2_on(bench.path, query, centroid) as f32;
+                scanner.scan(codes, &tables, base, None, shortlist, *first);
+            }
+        });
+    }
+}
+
+/// Searches among the codes of some lists.
 fn of_lists(
     bench: &Bench,
     arguments: &Arguments,
@@ -142,72 +217,11 @@ fn of_lists(
     bits: Bits,
     bar: f64,
 ) {
-    let (world, dimensions) = (&bench.world, bench.world.dimensions);
-    let is_refined = bits == Bits::Four;
+    let world = &bench.world;
     let lists = ByList::new(bench, LISTS.min(world.count() / 20));
     let made = bench.ask(&format!("index {kind} {parts}")).map(|_| ());
-    let residuals = residuals(world, &lists);
-    // The peer's codes of 4 bits are of the rows themselves, ours of the differences from the centroids.
-    let codebook = codebook(bench, made.filter(|()| !is_refined), parts, bits, &|| {
-        residuals[..residuals.len().min(TRAINED_MAX * dimensions)].to_vec()
-    });
-    let codes = encoded(bench, &codebook, &residuals);
-    let (mut places, mut packed) = (Vec::new(), Vec::new());
-    for rows in &lists.rows {
-        let of: Vec<u8> =
-            rows.iter().flat_map(|row| codes[*row as usize * parts..][..parts].to_vec()).collect();
-        packed.push((places.len() as u32, pack(&of, parts, bits)));
-        places.extend_from_slice(rows);
-    }
-    let search = |probes: usize, factor: usize| -> Vec<Vec<u32>> {
-        let kept = if is_refined { REFINED * factor } else { K };
-        shared(bench.threads, world.each_query().len(), |part| {
-            let queries = &world.queries[part.start * dimensions..part.end * dimensions];
-            let probes = lists.nearest(bench, queries, probes);
-            let mut shortlists = vec![Shortlist::new(kept, 0.0); part.len()];
-            let size = codebook.tables_len();
-            let (mut terms, mut tables) = (vec![0.0; size], vec![0.0; size]);
-            let (mut products, mut scanner) = (vec![0.0; part.len() * size], Scanner::new(bench.path));
-            for (query, products) in queries.chunks_exact(dimensions).zip(products.chunks_exact_mut(size)) {
-                codebook.products(bench.path, query, products);
-            }
-            scanned(
-                world,
-                queries,
-                (&probes, Order::NearestFirst),
-                &mut shortlists,
-                &mut |list, places, queries, taken| {
-                    let (first, bytes) = &packed[list as usize];
-                    let codes = Codes { parts, bits, rows: lists.rows[list as usize].len(), bytes };
-                    let centroid = lists.centroid(list, dimensions);
-                    codebook.terms(bench.path, centroid, &mut terms);
-                    for ((query, place), shortlist) in queries.chunks_exact(dimensions).zip(places).zip(taken)
-                    {
-                        let both = products[place * size..][..size].iter().zip(&terms);
-                        tables.iter_mut().zip(both).for_each(|(sum, (x, y))| *sum = x + y);
-                        scanner.scan(
-                            codes,
-                            &tables,
-                            squared_l2_on(bench.path, query, centroid) as f32,
-                            None,
-                            shortlist,
-                            *first,
-                        );
-                    }
-                },
-            );
-            let rank = |(query, list): (&[f32], Shortlist)| -> Vec<u32> {
-                let mut found: Vec<u32> =
-                    list.by_score().into_iter().map(|(_, place)| places[place as usize]).collect();
-                if is_refined {
-                    let nearest = world.nearest_of(query, &found, REFINED).into_iter();
-                    found = nearest.map(|(_, row)| row).collect();
-                }
-                found
-            };
-            queries.chunks_exact(dimensions).zip(shortlists).map(rank).collect()
-        })
-    };
+    let coded = CodedLists::new(bench, made, lists, (parts, bits));
+    let (lists, is_refined) = (&coded.lists, coded.is_refined);
     let truth = world.exact(VectorMeasure::L2, 1);
     for probes in list(arguments, "probes", "8,32").into_iter().filter(|probes| *probes <= lists.rows.len()) {
         let k = if is_refined { REFINED } else { K };
@@ -216,11 +230,11 @@ fn of_lists(
         let theirs = peers.as_ref().map(|peers| World::recall_at(&truth, &numbers(peers), 1));
         let is_as_good = |factor: &usize| {
             theirs.is_some_and(|theirs| {
-                World::recall_at(&truth, &search(probes, *factor), 1) >= theirs - RECALL_OFF
+                World::recall_at(&truth, &coded.search(bench, probes, *factor), 1) >= theirs - RECALL_OFF
             })
         };
         let factor = if is_refined { FACTORS.into_iter().find(is_as_good).unwrap_or(FACTORS[5]) } else { 1 };
-        let mut note = recalls(bench, &truth, &search(probes, factor), peers, bits);
+        let mut note = recalls(bench, &truth, &coded.search(bench, probes, factor), peers, bits);
         if is_refined {
             note += &format!(", refined {factor} a row");
         }
@@ -229,7 +243,9 @@ fn of_lists(
         let name = format!("{} lists, {probes} probed, {parts} x {}", lists.rows.len(), name_of(bits));
         let other = if is_refined { "IVF,PQ32x4fs,RFlat, k_factor 10" } else { "IndexIVFPQ, tables kept" };
         let work = Work { row, name, limit: Limit::Bytes(bytes), note };
-        bench.contest(&work, &[Other { name: other, question, bar }], &mut || _ = search(probes, factor));
+        bench.contest(&work, &[Other { name: other, question, bar }], &mut || {
+            _ = coded.search(bench, probes, factor)
+        });
     }
     bench.ask("forget");
 }

@@ -367,6 +367,13 @@ fn squares_have_the_same_bits_on_every_path() {
             let mut together = Vec::new();
             squared_l2_of(path, query, &rows, &numbers, &mut together);
             assert_eq!((&one_by_one, &together), (&expected, &expected), "{path}");
+            let each: Vec<&[f32]> = numbers.iter().map(|number| row(*number)).collect();
+            for count in [0, 1, 6, 7, each.len()] {
+                let mut distances = vec![f64::NAN; count];
+                l2_of_each(path, query, &each[..count], &mut distances);
+                let plain = each[..count].iter().map(|row| Lp::L2.distance(query, row));
+                assert_eq!(distances, plain.collect::<Vec<_>>(), "{path}, {count} rows");
+            }
         }
     }
 }

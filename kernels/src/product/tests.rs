@@ -227,8 +227,7 @@ fn sums_of_a_group_have_the_same_bits_on_every_path() {
     let mut random = Random::new(23);
     for parts in [1, 3, 4, 31, 64] {
         let tables = rows_of(&mut random, parts * 16, 0);
-        let bytes: Vec<u8> =
-            (0..group_bytes(parts, Bits::Four)).map(|_| random.below(256) as u8).collect();
+        let bytes: Vec<u8> = (0..group_bytes(parts, Bits::Four)).map(|_| random.below(256) as u8).collect();
         let codes = Codes { parts, bits: Bits::Four, rows: GROUP, bytes: &bytes };
         let start: [f32; GROUP] = std::array::from_fn(|_| random.normal_f32());
         let mut wanted = start;
