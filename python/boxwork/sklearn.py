@@ -236,6 +236,7 @@ edges:
   - {from: predict, to: results, envelopes: 4}
 """
 
+
 class GaussianProcessRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression by an exact Gaussian process, as `sklearn.gaussian_process.GaussianProcessRegressor` has it.
 
