@@ -7,7 +7,7 @@
 use std::ffi::{CString, c_void};
 use std::ptr;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use opencl3::types::{cl_event, cl_int, cl_mem};
 use opencl3::{
@@ -30,7 +30,8 @@ static SETTING_UP: Mutex<()> = Mutex::new(());
 
 /// PoCL (3.1 to 5.0) counts the uses of a compiled kernel, and finds the count by the kernel and the size of a group, though
 /// there is one for each size of the grid. Two commands of one kernel on different grids make it lower the wrong count, and
-/// end the process. Its commands run one at a time therefore, which costs little where the cores compute.
+/// end the process. Its commands run one at a time therefore, which costs little where the cores compute. A request for a
+/// program's binaries compiles its kernels into the same list, so it waits for the command under way.
 static RUNNING_ON_POCL: Mutex<()> = Mutex::new(());
 
 fn named<T>(call: &'static str, result: Result<T, cl_int>) -> DriverResult<T> {
@@ -76,13 +77,27 @@ impl Events {
     }
 }
 
-/// Says whether a queue's device is one of PoCL's.
-fn is_of_pocl(queue: Handle) -> bool {
-    let object = |bytes: Vec<u8>| ptr::with_exposed_provenance_mut(number(&bytes) as usize);
-    queues::get_command_queue_data(pointer(queue).cast(), queues::CL_QUEUE_DEVICE)
+/// Waits until nothing else uses PoCL's list of compiled kernels, if that is the device's platform.
+fn alone_on_pocl(device: Result<usize, cl_int>) -> Option<MutexGuard<'static, ()>> {
+    let object = |address: usize| ptr::with_exposed_provenance_mut(address);
+    device
         .and_then(|device| devices::get_device_data(object(device), devices::CL_DEVICE_PLATFORM))
+        .map(|platform| number(&platform) as usize)
         .and_then(|platform| platforms::get_platform_data(object(platform), platforms::CL_PLATFORM_NAME))
         .is_ok_and(|name| text(name) == "Portable Computing Language")
+        .then(|| RUNNING_ON_POCL.lock())
+}
+
+/// Address of a queue's device.
+fn device_of_queue(queue: Handle) -> Result<usize, cl_int> {
+    queues::get_command_queue_data(pointer(queue).cast(), queues::CL_QUEUE_DEVICE)
+        .map(|device| number(&device) as usize)
+}
+
+/// Address of the first of a program's devices.
+fn device_of_program(program: Handle) -> Result<usize, cl_int> {
+    programs::get_program_data(pointer(program).cast(), programs::CL_PROGRAM_DEVICES)
+        .map(|devices| number(&devices) as usize)
 }
 
 impl Driver for OpenCl {
@@ -183,6 +198,7 @@ impl Driver for OpenCl {
     }
 
     fn binary(&self, program: Handle) -> DriverResult<Vec<u8>> {
+        let _alone = alone_on_pocl(device_of_program(program));
         let found = programs::get_program_info(pointer(program).cast(), programs::CL_PROGRAM_BINARIES);
         let of_devices = Vec::<Vec<u8>>::from(named("clGetProgramInfo", found)?);
         Ok(of_devices.into_iter().next().unwrap_or_default())
@@ -306,7 +322,7 @@ impl Driver for OpenCl {
     fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> DriverResult<Handle> {
         let (after, dimensions) = (Events::of(after), grid.dimensions() as u32);
         let (items, group) = (grid.items(), grid.group());
-        let alone = is_of_pocl(queue).then(|| RUNNING_ON_POCL.lock());
+        let alone = alone_on_pocl(device_of_queue(queue));
         // SAFETY: all handles are live, the kernel's arguments are set and kept until the command has ended, and `items` and
         // `group` have a number for each dimension.
         let enqueued = unsafe {
@@ -397,11 +413,24 @@ mod tests {
     use super::super::faults::has_device;
     use super::*;
 
-    const SOURCE: &str = "__kernel void number(__global uint *to) {
+    const SOURCE: &str =
+        "__kernel __attribute__((reqd_work_group_size(8, 1, 1))) void number(__global uint *to) {
         uint x = 0;
         for (uint i = 0; i < 20000; ++i) { x = x * 3 + i + get_global_id(0); }
         to[get_global_id(0)] = get_global_id(0) + (x == 7 ? 1 : 0);
     }";
+
+    /// Compiles the program, and asks for its binaries.
+    fn compile() -> DriverResult<()> {
+        let driver = OpenCl;
+        let device = driver.devices(driver.platforms()?[0])?[0];
+        let context = driver.context(device)?;
+        let program = driver.program_of_source(context, SOURCE)?;
+        driver.build(program, device, "")?;
+        assert!(!driver.binary(program)?.is_empty());
+        driver.release(Kind::Program, program)?;
+        driver.release(Kind::Context, context)
+    }
 
     /// Runs a kernel on grids of these numbers of groups of eight, each in a queue of its own.
     fn run(groups: &[usize]) -> DriverResult<()> {
@@ -445,6 +474,19 @@ mod tests {
                     let groups: Vec<usize> = (0..40).map(|nth| nth * 4 + thread).collect();
                     run(&groups).unwrap();
                 });
+            }
+        });
+    }
+
+    #[test]
+    fn binaries_are_asked_for_while_a_kernel_runs() {
+        if !has_device("binaries_are_asked_for_while_a_kernel_runs") {
+            return;
+        }
+        std::thread::scope(|scope| {
+            for thread in 1..=2 {
+                scope.spawn(move || run(&(0..60).map(|nth| nth * 8 + thread).collect::<Vec<_>>()).unwrap());
+                scope.spawn(|| (0..10).for_each(|_| compile().unwrap()));
             }
         });
     }
