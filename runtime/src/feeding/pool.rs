@@ -1,7 +1,8 @@
 //! The feeding pool: the queue of blocks, and the threads that feed end points from it.
 //!
 //! Invariants: a submitted block ends exactly once. It never waits for a retired device, because the thread that retires a
-//! device checks all waiting blocks. It never waits longer than the limit for a device that does not answer: the device is
+//! device checks all waiting blocks. It never waits for a device that leaves it to another one: whenever a block is taken or
+//! a rate changes, the devices that have left a block to others decide again. It never waits longer than the limit for a device that does not answer: the device is
 //! retired then. The feeding thread keeps the memory to which such a device may still write until the device has ended; if
 //! the thread ends first, the memory is never freed.
 
@@ -81,6 +82,8 @@ struct State {
     /// Feeding threads that are left, by device.
     threads: Vec<usize>,
     warnings: Vec<String>,
+    /// Whether a device has left a block to faster ones since the threads were last woken for that.
+    has_declined: bool,
     closing: bool,
 }
 
@@ -100,6 +103,16 @@ struct Pool {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+}
+
+impl Shared {
+    /// Wakes the threads of devices that have left a block to faster ones. What they weighed has changed: a rate, or the
+    /// blocks that wait. Otherwise each device could leave the last block to the other.
+    fn weigh_again(&self, state: &mut State) {
+        if std::mem::take(&mut state.has_declined) && !state.waiting.is_empty() {
+            self.changed.notify_all();
+        }
+    }
 }
 
 /// Devices and the threads that feed them. Dropping the last reference ends the threads, once the blocks that wait have come
@@ -148,6 +161,7 @@ impl Devices {
             rates: vec![Rates::default(); count],
             threads: vec![0; count],
             warnings,
+            has_declined: false,
             closing: false,
         };
         let pool = Arc::new(Pool {
@@ -402,14 +416,25 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::{Duration, Instant};
 
     use super::super::end_point::{Back, Feed};
-    use super::super::faults::has_device;
+    use super::super::faults::{Faulty, Plan, has_device};
     use super::super::fill_once::FillOnce;
     use super::*;
 
-    /// A block that sends its result.
-    struct Ends(mpsc::Sender<Result<(), DeviceError>>);
+    /// A block that sends its result, once its gate opens.
+    struct Ends {
+        gate: Option<mpsc::Receiver<()>>,
+        result: mpsc::Sender<Result<(), DeviceError>>,
+    }
+
+    impl Ends {
+        fn new() -> (Box<Self>, mpsc::Receiver<Result<(), DeviceError>>) {
+            let (result, ended) = mpsc::channel();
+            (Box::new(Self { gate: None, result }), ended)
+        }
+    }
 
     impl Block for Ends {
         fn size(&self) -> u64 {
@@ -417,6 +442,9 @@ mod tests {
         }
 
         fn feed(&mut self, _: &mut Feed<'_>) -> Result<(), DeviceError> {
+            if let Some(gate) = &self.gate {
+                gate.recv().unwrap();
+            }
             Ok(())
         }
 
@@ -433,7 +461,7 @@ mod tests {
         }
 
         fn end(self: Box<Self>, result: Result<(), DeviceError>) {
-            self.0.send(result).unwrap();
+            self.result.send(result).unwrap();
         }
     }
 
@@ -443,16 +471,9 @@ mod tests {
             return;
         }
         let devices = Devices::open(Options::default()).unwrap();
-        let (sender, ended) = mpsc::channel();
+        let (work, ended) = Ends::new();
         let (failed, turns) = (Vec::new(), Vec::new());
-        let queued = Queued {
-            work: Box::new(Ends(sender)),
-            allowed: [0].into(),
-            failed,
-            turns,
-            held_back: None,
-            error: None,
-        };
+        let queued = Queued { work, allowed: [0].into(), failed, turns, held_back: None, error: None };
         let device = &devices.list()[0];
         assert!(device.retire());
         devices.pool.retire(device, "for the test");
@@ -462,5 +483,36 @@ mod tests {
             Ok(Err(DeviceError::NoneLeft)),
             "it waits for a device that takes no blocks"
         );
+    }
+
+    #[test]
+    fn a_block_left_to_a_device_that_became_slow_is_taken_by_the_other() {
+        if !has_device("a block left to a device that became slow") {
+            return;
+        }
+        let plan = Plan { appears_as: 2, ..Plan::default() };
+        let options = Options { end_points: 1, ..Options::default() };
+        let devices = Faulty::devices(plan, options).1.unwrap();
+        let limit = Duration::from_secs(60);
+        let (mut slow, slow_ended) = Ends::new();
+        let (open, gate) = mpsc::channel();
+        slow.gate = Some(gate);
+        let kind = slow.kind();
+        for (device, seconds) in [(0, 1e-5), (1, 1e-6)] {
+            devices.pool.shared.state.lock().rates[device].measure(kind, 1, seconds);
+        }
+        devices.submit(slow, [1].into());
+        let (left, left_ended) = Ends::new();
+        devices.submit(left, [0, 1].into());
+        // Device 0 leaves the block to device 1, whose only thread feeds; that becomes slower by a thousand times.
+        let begun = Instant::now();
+        while !devices.pool.shared.state.lock().has_declined {
+            assert!(begun.elapsed() < limit, "device 0 has taken the block, or decides nothing");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        open.send(()).unwrap();
+        assert_eq!(slow_ended.recv_timeout(limit), Ok(Ok(())));
+        assert_eq!(left_ended.recv_timeout(limit), Ok(Ok(())), "each device leaves the block to the other");
     }
 }

@@ -157,9 +157,10 @@ impl Feeder {
             let lane = self.end_points.iter().enumerate();
             let lane = lane.filter_map(|(idx, end_point)| Some((idx, end_point.free_lane()?))).next();
             if let Some(place) = lane
-                && let Some(at) = self.choose(&state)
+                && let Some(at) = self.choose(&mut state)
                 && let Some(queued) = state.waiting.remove(at)
             {
+                shared.weigh_again(&mut state);
                 return Next::Feed(queued, place);
             }
             if self.flights.is_empty() {
@@ -206,7 +207,7 @@ impl Feeder {
     }
 
     /// The first block that waits for this device, if it should take one.
-    fn choose(&self, state: &State) -> Option<usize> {
+    fn choose(&self, state: &mut State) -> Option<usize> {
         let at = state.waiting.iter().position(|queued| queued.is_ready_for(&self.device))?;
         let queued = &state.waiting[at];
         let kind = queued.work.block().kind();
@@ -219,8 +220,10 @@ impl Feeder {
             .collect();
         let alike = state.waiting.iter().filter(|queued| queued.work.block().kind() == kind);
         let waiting = alike.map(|queued| queued.work.block().size()).sum();
-        takes(queued.work.block().size(), state.rates[self.device.idx()].of(kind), waiting, &others)
-            .then_some(at)
+        let takes =
+            takes(queued.work.block().size(), state.rates[self.device.idx()].of(kind), waiting, &others);
+        state.has_declined |= !takes;
+        takes.then_some(at)
     }
 
     fn feed(&mut self, mut queued: Queued, place: Place) {
@@ -319,6 +322,7 @@ impl Feeder {
                     of_device.kernel_ns += kernel_ns;
                     let seconds = now.duration_since(from).as_secs_f64();
                     state.rates[self.device.idx()].measure(kind, size, seconds);
+                    self.pool.shared.weigh_again(state);
                 }
                 self.pool.end(queued, Ok(()));
             }
