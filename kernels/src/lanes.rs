@@ -126,7 +126,12 @@ const COUNT: usize = 4;
 
 #[inline(always)]
 fn zip(a: [f32; COUNT], b: [f32; COUNT], f: impl Fn(f32, f32) -> f32) -> [f32; COUNT] {
-    std::array::from_fn(|lane| f(a[lane], b[lane]))
+    // A loop: `from_fn` would call its closure in large functions.
+    let mut zipped = [0.0; COUNT];
+    for lane in 0..COUNT {
+        zipped[lane] = f(a[lane], b[lane]);
+    }
+    zipped
 }
 
 impl Lanes for Portable {

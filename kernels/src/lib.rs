@@ -1,5 +1,5 @@
 //! The algorithms of Boxwork: extraction of signatures, distances, bounds, metric
-//! indexes, regression by Gaussian processes, factorisation by tiles, and measures of quality.
+//! indexes, regression by Gaussian processes, factorisation by tiles, removal of noise, and measures of quality.
 //!
 //! Each algorithm has a plain reference, which defines its result, and fast twins for vector units and OpenCL devices.
 //! Tests hold the twins to the reference, to the bit or within an error that the twin declares.
@@ -37,5 +37,6 @@ pub mod cholesky;
 pub mod gaussian_process;
 pub mod metric_index;
 pub mod quality;
+pub mod denoise;
 
 pub use path::CodePath;

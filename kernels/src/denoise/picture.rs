@@ -1,0 +1,235 @@
+//! Pictures as files give them, and the planes of numbers that are denoised.
+//!
+//! Invariant: samples are row by row, the channels of a pixel side by side; planes are in grey levels of 0 to 255.
+
+use thiserror::Error;
+
+use super::parameters::Colour;
+
+/// The samples of a picture.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Samples {
+    /// Of 8 bits.
+    Bytes(Vec<u8>),
+    /// Of 16 bits; 257 of their steps are a grey level.
+    Words(Vec<u16>),
+    /// In grey levels, 0 to 255.
+    Floats(Vec<f32>),
+}
+
+impl Samples {
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(samples) => samples.len(),
+            Self::Words(samples) => samples.len(),
+            Self::Floats(samples) => samples.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A sample in grey levels.
+    #[inline]
+    pub fn level(&self, idx: usize) -> f32 {
+        match self {
+            Self::Bytes(samples) => f32::from(samples[idx]),
+            Self::Words(samples) => f32::from(samples[idx]) / WORDS_PER_LEVEL,
+            Self::Floats(samples) => samples[idx],
+        }
+    }
+
+    /// Replaces a sample, rounded half to even and clamped to what the picture can hold.
+    #[inline]
+    pub fn set_level(&mut self, idx: usize, level: f32) {
+        let level = level.clamp(0.0, 255.0);
+        match self {
+            Self::Bytes(samples) => samples[idx] = level.round_ties_even() as u8,
+            Self::Words(samples) => samples[idx] = (level * WORDS_PER_LEVEL).round_ties_even() as u16,
+            Self::Floats(samples) => samples[idx] = level,
+        }
+    }
+}
+
+const WORDS_PER_LEVEL: f32 = 257.0;
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    width: usize,
+    height: usize,
+    channels: usize,
+    samples: Samples,
+}
+
+/// Samples that are no picture.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// A picture without pixels, or of another number of channels.
+    #[error(
+        "a picture of {width} by {height} pixels and {channels} channels: it needs pixels, and 1 to 4 channels"
+    )]
+    Shape {
+        /// Pixels of a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// Samples of a pixel.
+        channels: usize,
+    },
+    /// Too few samples or too many.
+    #[error("{found} samples where {expected} belong")]
+    Count {
+        /// The samples given.
+        found: usize,
+        /// Width times height times channels.
+        expected: usize,
+    },
+    /// A sample that is no number.
+    #[error("the sample at column {x}, row {y} is {value}: replace what is not a finite number")]
+    NotFinite {
+        /// Its column.
+        x: usize,
+        /// Its row.
+        y: usize,
+        /// The sample.
+        value: f32,
+    },
+}
+
+impl Picture {
+    /// A picture of these samples: 1 channel is grey, 2 grey with alpha, 3 RGB, 4 RGB with alpha.
+    ///
+    /// # Errors
+    /// If the sizes do not fit each other, or a sample is not finite.
+    pub fn new(width: usize, height: usize, channels: usize, samples: Samples) -> Result<Self, PictureError> {
+        let expected = width.saturating_mul(height).saturating_mul(channels);
+        if expected == 0 || channels > 4 {
+            return Err(PictureError::Shape { width, height, channels });
+        }
+        if samples.len() != expected {
+            return Err(PictureError::Count { found: samples.len(), expected });
+        }
+        if let Samples::Floats(levels) = &samples
+            && let Some(idx) = levels.iter().position(|level| !level.is_finite())
+        {
+            let pixel = idx / channels;
+            return Err(PictureError::NotFinite { x: pixel % width, y: pixel / width, value: levels[idx] });
+        }
+        Ok(Self { width, height, channels, samples })
+    }
+
+    /// Pixels of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Samples of a pixel.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Samples of a pixel without alpha: 1 or 3.
+    pub fn colours(&self) -> usize {
+        if self.channels < 3 { 1 } else { 3 }
+    }
+
+    /// The samples.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
+    /// The samples, to be replaced.
+    pub fn samples_mut(&mut self) -> &mut Samples {
+        &mut self.samples
+    }
+
+    /// The samples alone.
+    pub fn into_samples(self) -> Samples {
+        self.samples
+    }
+
+    /// Some rows as planes: one of brightness, or three that [`Picture::put`] reverses. Rows and columns beyond the picture
+    /// are mirrored, so that planes are at least `width_min` wide.
+    pub(crate) fn planes(
+        &self,
+        rows: std::ops::Range<usize>,
+        width_min: usize,
+        colour: Colour,
+    ) -> Vec<Vec<f32>> {
+        let (colours, width) = (self.colours(), self.width.max(width_min));
+        let mut planes = vec![Vec::with_capacity(width * rows.len()); colours];
+        for y in rows {
+            let row = mirrored(y, self.height) * self.width;
+            for x in 0..width {
+                let at = (row + mirrored(x, self.width)) * self.channels;
+                if colours == 1 {
+                    planes[0].push(self.samples.level(at));
+                    continue;
+                }
+                let [r, g, b] = [0, 1, 2].map(|channel| self.samples.level(at + channel));
+                let values = match colour {
+                    Colour::Apart => [r, g, b],
+                    Colour::Together => [(r + g + b) / 3.0, (r - b) / 2.0, (r - 2.0 * g + b) / 4.0],
+                };
+                planes.iter_mut().zip(values).for_each(|(plane, value)| plane.push(value));
+            }
+        }
+        planes
+    }
+
+    /// Replaces rows by planes; alpha stays. Rows and columns of the planes beyond the picture are left out.
+    pub(crate) fn put(
+        &mut self,
+        rows: std::ops::Range<usize>,
+        planes: &[Vec<f32>],
+        plane_width: usize,
+        colour: Colour,
+    ) {
+        let top = rows.start;
+        for y in top..rows.end.min(self.height) {
+            for x in 0..self.width {
+                let (from, at) = ((y - top) * plane_width + x, (y * self.width + x) * self.channels);
+                if planes.len() == 1 {
+                    self.samples.set_level(at, planes[0][from]);
+                    continue;
+                }
+                let [p, q, v] = [0, 1, 2].map(|plane: usize| planes[plane][from]);
+                let colours = match colour {
+                    Colour::Apart => [p, q, v],
+                    Colour::Together => {
+                        let third = v * (2.0 / 3.0);
+                        [p + third + q, p - 2.0 * third, p + third - q]
+                    }
+                };
+                for (channel, level) in colours.into_iter().enumerate() {
+                    self.samples.set_level(at + channel, level);
+                }
+            }
+        }
+    }
+
+    /// The factors by which noise of each channel becomes noise of each plane.
+    pub(crate) fn deviations(&self, colour: Colour) -> Vec<f64> {
+        match (self.colours(), colour) {
+            (1, _) => vec![1.0],
+            (_, Colour::Apart) => vec![1.0; 3],
+            (_, Colour::Together) => vec![1.0 / 3f64.sqrt(), 1.0 / 2f64.sqrt(), 6f64.sqrt() / 4.0],
+        }
+    }
+}
+
+/// The place in 0 to `len` that mirrors give for a place beyond; edges are repeated.
+fn mirrored(place: usize, len: usize) -> usize {
+    let turned = place % (2 * len);
+    if turned < len { turned } else { 2 * len - 1 - turned }
+}
