@@ -11,6 +11,7 @@ mod search;
 mod index;
 mod results;
 mod quality;
+mod pictures;
 mod feedback;
 pub mod cholesky;
 mod regression;
@@ -36,6 +37,7 @@ pub fn catalog() -> Catalog {
         search::LIST,
         index::LIST,
         quality::LIST,
+        pictures::LIST,
         feedback::LIST,
         cholesky::LIST,
         regression::LIST,

@@ -9,6 +9,7 @@ mod boxes;
 mod bring_up;
 mod check;
 mod compact;
+mod denoise;
 mod devices;
 mod evaluate;
 mod expand;
@@ -86,6 +87,7 @@ enum Subcommands {
     Serve(serve::Arguments),
     Gp(gp::Arguments),
     Evaluate(evaluate::Arguments),
+    Denoise(denoise::Arguments),
     Run(run::Arguments),
     Check(check::Arguments),
     Explain(explain::Arguments),
@@ -125,6 +127,7 @@ impl Subcommands {
             Self::Serve(arguments) => serve::run(catalog, arguments),
             Self::Gp(arguments) => gp::run(catalog, arguments),
             Self::Evaluate(arguments) => evaluate::run(catalog, arguments),
+            Self::Denoise(arguments) => denoise::run(catalog, arguments),
             Self::Run(arguments) => run::run(catalog, arguments),
             Self::Check(arguments) => check::run(catalog, arguments),
             Self::Explain(arguments) => explain::run(catalog, arguments),

@@ -67,6 +67,9 @@ shipped!(
 shipped!(TWO_PHASE, "two_phase.yaml", "The k nearest objects by an index, after an estimate of the range.");
 shipped!(INDEXED_RANGE, "indexed_range.yaml", "All objects within a range, by an index.");
 shipped!(EVALUATE, "evaluate.yaml", "The quality of the order.");
+shipped!(DENOISE, "denoise.yaml", "Pictures without their noise.");
+shipped!(DENOISE_PAGE, "denoise_page.yaml", "Pictures without their noise, and a page before and after.");
+shipped!(DENOISE_EVALUATE, "denoise_evaluate.yaml", "How much noise is removed.");
 shipped!(FEEDBACK, "feedback.yaml", "The objects to show next, by judgements.");
 shipped!(
     FEEDBACK_RANKING,
@@ -90,7 +93,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 45] = [
+pub const ALL: [Shipped; 48] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -123,6 +126,9 @@ pub const ALL: [Shipped; 45] = [
     TWO_PHASE,
     INDEXED_RANGE,
     EVALUATE,
+    DENOISE,
+    DENOISE_PAGE,
+    DENOISE_EVALUATE,
     FEEDBACK,
     FEEDBACK_RANKING,
     FEEDBACK_WHY,

@@ -196,6 +196,34 @@ pub fn size(content: &[u8]) -> Option<(u32, u32)> {
 }
 
 fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
+    let (image, orientation) = decode_samples(content)?;
+    let image = over_white(image);
+    if orientation == Orientation::NoTransforms {
+        return Ok(image);
+    }
+    // Turned after conversion: three bytes per pixel instead of four or eight.
+    let mut image = DynamicImage::from(image);
+    image.apply_orientation(orientation);
+    Ok(image.into_rgb8())
+}
+
+/// Decodes an image with its own depth and channels, upright.
+///
+/// The error is a sentence for the user, without the file's name.
+pub(crate) fn decode_deep(content: &[u8]) -> Result<DynamicImage, String> {
+    // As in `decode_image`.
+    let decoded = catch_unwind(AssertUnwindSafe(|| {
+        let (mut image, orientation) = decode_samples(content)?;
+        image.apply_orientation(orientation);
+        Ok(image)
+    }));
+    decoded.unwrap_or_else(|_| {
+        Err("the decoder failed on this image: the file is broken, save it anew".to_owned())
+    })
+}
+
+/// The image as the file holds it, and how it is to be turned.
+fn decode_samples(content: &[u8]) -> Result<(DynamicImage, Orientation), String> {
     if content.is_empty() {
         return Err("the file is empty".to_owned());
     }
@@ -229,14 +257,8 @@ fn decode_guarded(content: &[u8]) -> Result<RgbImage, String> {
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let is_turned = orientation != Orientation::NoTransforms;
     Header { format, width, height, color: decoder.color_type(), keeps_more, is_turned }.check()?;
-    let image = over_white(DynamicImage::from_decoder(decoder).map_err(refused)?);
-    if !is_turned {
-        return Ok(image);
-    }
-    // Turned after conversion: three bytes per pixel instead of four or eight.
-    let mut image = DynamicImage::from(image);
-    image.apply_orientation(orientation);
-    Ok(image.into_rgb8())
+    let image = DynamicImage::from_decoder(decoder).map_err(refused)?;
+    Ok((image, orientation))
 }
 
 /// Converts an image to RGB and blends it with white. RGBA with 8 bits per channel is blended in place.

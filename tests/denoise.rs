@@ -1,0 +1,139 @@
+//! `boxwork denoise`: less noise, the same bytes for any number of workers, and what is refused.
+
+#[path = "support/command.rs"]
+mod command;
+
+use std::fs;
+use std::io::Cursor;
+use std::path::Path;
+
+use boxwork_kernels::chance::Random;
+use command::{fails, folder, ok};
+use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
+
+/// A picture of coloured stripes with noise.
+fn picture(width: u32, height: u32, sigma: f64, seed: u64) -> RgbImage {
+    let mut random = Random::mixed(seed);
+    let noisy = |level: u32, random: &mut Random| {
+        (f64::from(level) + sigma * random.normal()).clamp(0.0, 255.0) as u8
+    };
+    RgbImage::from_fn(width, height, |x, y| {
+        let levels = [60 + x / 16 * 20 % 120, 90 + y / 16 * 15 % 90, 120];
+        Rgb(levels.map(|level| noisy(level, &mut random)))
+    })
+}
+
+fn save(at: &Path, image: impl Into<DynamicImage>, name: &str) {
+    let mut content = Cursor::new(Vec::new());
+    let image: DynamicImage = image.into();
+    image.write_to(&mut content, ImageFormat::from_path(name).expect("a known ending")).expect("an image");
+    fs::create_dir_all(at.join(name).parent().expect("a folder")).expect("a folder");
+    fs::write(at.join(name), content.into_inner()).expect("a file");
+}
+
+fn difference(a: &RgbImage, b: &RgbImage) -> f64 {
+    let squares = a.as_raw().iter().zip(b.as_raw()).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2));
+    squares.sum::<f64>() / a.as_raw().len() as f64
+}
+
+#[test]
+fn noise_is_removed_with_the_same_bytes_for_any_number_of_workers() {
+    let folder = folder();
+    let at = folder.path();
+    save(at, picture(90, 70, 20.0, 1), "photos/a/1.png");
+    save(at, picture(64, 64, 20.0, 2), "photos/b/2.tiff");
+    save(at, DynamicImage::from(picture(40, 30, 10.0, 3)).to_luma8(), "photos/b/3.jpg");
+    let denoised = |out: &str, workers: &str| {
+        ok(at, &["denoise", "photos", "--out", out, "--sigma", "20", "--workers", workers]);
+        ["a/1.png", "b/2.tiff", "b/3.jpg"].map(|name| fs::read(at.join(out).join(name)).expect("a picture"))
+    };
+    let one = denoised("clean1", "1");
+    assert!(one == denoised("clean2", "2") && one == denoised("clean7", "7"), "the number of workers shows");
+    let result = image::load_from_memory(&one[0]).expect("an image").into_rgb8();
+    let clean = picture(90, 70, 0.0, 1);
+    let (before, after) = (difference(&clean, &picture(90, 70, 20.0, 1)), difference(&clean, &result));
+    assert!(after * 8.0 < before, "{before} became {after}");
+
+    ok(
+        at,
+        &["denoise", "photos/a", "--out", "fast", "--profile", "fast", "--phases", "1", "--format", "jpeg"],
+    );
+    assert!(at.join("fast/a/1.png.jpg").exists());
+    let again = ["denoise", "photos", "--out", "clean1"];
+    assert!(fails(at, &again, 3).contains("is there already"));
+    ok(at, &[&again[..], &["--exists", "skip"]].concat());
+    assert!(fs::read(at.join("clean1/a/1.png")).expect("a picture") == one[0], "it stays");
+}
+
+#[test]
+fn small_and_flat_pictures_pass_and_bad_ones_are_named() {
+    let folder = folder();
+    let at = folder.path();
+    save(at, picture(1, 1, 0.0, 1), "p/x/one.png");
+    save(at, picture(7, 300, 9.0, 1), "p/x/thin.png");
+    save(at, RgbImage::from_pixel(30, 30, Rgb([9, 8, 7])), "p/x/flat.png");
+    let said = ok(at, &["denoise", "p", "--out", "q"]);
+    assert!(said.contains("x/flat.png") && said.contains("stays as it is"), "{said}");
+    let flat = fs::read(at.join("q/x/flat.png")).expect("a picture");
+    assert_eq!(image::load_from_memory(&flat).expect("an image").into_rgb8().get_pixel(3, 3).0, [9, 8, 7]);
+    assert!(at.join("q/x/one.png").exists() && at.join("q/x/thin.png").exists());
+
+    fs::write(at.join("p/x/cut.png"), &flat[..flat.len() / 2]).expect("a file");
+    let said = fails(at, &["denoise", "p", "--out", "r"], 1);
+    assert!(said.contains("p/x/cut.png") && said.contains("cannot be decoded"), "{said}");
+    assert!(at.join("r/x/thin.png").exists(), "the others go on");
+}
+
+#[test]
+fn wrong_input_gets_an_error_that_says_what_to_do() {
+    let folder = folder();
+    let at = folder.path();
+    save(at, picture(30, 30, 9.0, 1), "p/x/a.png");
+    for sigma in ["0", "-3", "inf", "nan", "much"] {
+        assert!(
+            fails(at, &["denoise", "p", "--out", "q", "--sigma", sigma], 2).contains("a number above 0"),
+            "{sigma}"
+        );
+    }
+    assert!(fails(at, &["denoise", "p", "--out", "p/clean"], 3).contains("name a folder beside it"));
+    assert!(fails(at, &["denoise", "none", "--out", "q"], 3).contains("`none` cannot be listed"));
+    let haar = ["denoise", "p", "--out", "q", "--profile", "strong", "--transform-2", "haar"];
+    assert!(fails(at, &haar, 3).contains("only `dct` can"));
+    fs::write(at.join("file"), "").expect("a file");
+    assert!(fails(at, &["denoise", "p", "--out", "file"], 3).contains("is no folder"));
+    assert!(!at.join("q").exists() && !at.join("p/clean").exists());
+}
+
+#[test]
+fn an_evaluation_measures_what_is_gained() {
+    let folder = folder();
+    let at = folder.path();
+    save(at, picture(64, 64, 0.0, 1), "p/x/a.png");
+    let evaluate = |workers: &str| {
+        let run = [
+            "run",
+            "denoise_evaluate",
+            "--set",
+            "images=[p]",
+            "--set",
+            "sigma=[10, 30]",
+            "--set",
+            "format=json",
+        ];
+        ok(at, &[&run[..], &["--set", "out=f.json", "--workers", workers]].concat());
+        fs::read_to_string(at.join("f.json")).expect("the figures")
+    };
+    let text = evaluate("2");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for (row, sigma) in [(0, 10.0f64), (1, 30.0)] {
+        let mean = &json["means"][row];
+        let noisy = 20.0 * (255.0 / sigma).log10();
+        assert!((mean["noisy_psnr"].as_f64().expect("a number") - noisy).abs() < 0.3, "{text}");
+        assert!(mean["psnr"].as_f64().expect("a number") > noisy + 8.0, "{text}");
+        assert!(
+            mean["ssim"].as_f64().expect("a number") > mean["noisy_ssim"].as_f64().expect("a number"),
+            "{text}"
+        );
+    }
+    assert_eq!(text, evaluate("1"), "the number of workers shows");
+}
