@@ -397,6 +397,8 @@ fn a_diamond_that_bounded_edges_can_stall_gets_a_warning() {
     let two = |graph: Graph| graph.add("s", "source", &[]).add("x", "a_then_b", &[]).add("c", "collect", &[]);
     let diamond = two(Graph::new()).chain("s -> x.a").chain("s -> x.b").chain("x -> c");
     assert_eq!(warnings(&diamond), ["diamond"]);
+    let measured = two(Graph::new()).bounded("s -> x.a", Some(64), None).chain("s -> x.b").chain("x -> c");
+    assert!(warnings(&measured).is_empty(), "an edge whose envelopes are given is measured");
     let apart = two(Graph::new()).add("t", "source", &[]).chain("s -> x.a").chain("t -> x.b").chain("x -> c");
     assert!(warnings(&apart).is_empty());
 }

@@ -132,8 +132,13 @@ impl<'a> Checker<'a> {
                     })
                 })
                 .collect();
-            for (nth, (_, a)) in streams.iter().enumerate() {
+            // An edge whose envelopes are given was measured for the way beside it.
+            let is_measured = |edge: usize| self.declaration.edges[edge].envelopes.is_some();
+            for (nth, (other, a)) in streams.iter().enumerate() {
                 for (edge, b) in &streams[nth + 1..] {
+                    if is_measured(*edge) || is_measured(*other) {
+                        continue;
+                    }
                     let shared: Vec<usize> = graph::ancestors(*a, &feeding)
                         .intersection(&graph::ancestors(*b, &feeding))
                         .copied()
