@@ -266,9 +266,12 @@ mod tests {
     #[test]
     fn pictures_that_do_not_belong_together_are_refused() {
         let (a, b) = (row("a", 1), row("b", 1));
-        let message = run([&[a.clone()], &[b], &[a.clone()]]).unwrap_err().to_string();
+        let message =
+            run([std::slice::from_ref(&a), &[b], std::slice::from_ref(&a)]).unwrap_err().to_string();
         assert!(message.contains("`b`") && message.contains("one order"), "{message}");
-        let message = run([&[a.clone(), a.clone()], &[a.clone()], &[a]]).unwrap_err().to_string();
+        let message = run([&[a.clone(), a.clone()], std::slice::from_ref(&a), std::slice::from_ref(&a)])
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("more pictures"), "{message}");
     }
 }
