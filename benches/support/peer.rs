@@ -9,6 +9,7 @@ use serde_json::Value;
 const OPENCV: &str = include_str!("../peers/opencv.py");
 const FAISS: &str = include_str!("../peers/faiss_vectors.py");
 const RAPIDFUZZ: &str = include_str!("../peers/rapidfuzz_edit.py");
+const BM3D: &str = include_str!("../peers/bm3d_denoise.py");
 const TORCH: &str = include_str!("../peers/torch_vectors.py");
 
 /// A peer that waits for questions.
@@ -40,6 +41,11 @@ impl Peer {
     /// Starts RapidFuzz with these arguments; if it is missing, prints what to install.
     pub fn rapidfuzz(arguments: &[&str]) -> Option<Self> {
         Self::python(RAPIDFUZZ, ["RapidFuzz with NumPy", "rapidfuzz numpy"], arguments, "1")
+    }
+
+    /// Starts the package bm3d with these arguments; if it is missing, prints what to install.
+    pub fn bm3d(arguments: &[&str]) -> Option<Self> {
+        Self::python(BM3D, ["bm3d with NumPy", "bm3d"], arguments, "1")
     }
 
     /// Starts a script in Python, with the name of what it needs and the package that has it.

@@ -143,17 +143,17 @@ impl<const P: usize, const R: usize> Work for Stacks<'_, P, R> {
             let count = matches.places.len();
             let stack = &mut stack[..count];
             load(lanes, planes.noisy, planes, matches, tables, stack);
-            along.forward(stack);
+            along.forward(lanes, stack);
             let weight = match rule {
                 Rule::Threshold(limit) => threshold(stack, limit),
                 Rule::Wiener(variance) => {
                     let model = &mut model[..count];
                     load(lanes, planes.model, planes, matches, tables, model);
-                    along.forward(model);
+                    along.forward(lanes, model);
                     wiener(lanes, stack, model, variance)
                 }
             };
-            along.inverse(stack);
+            along.inverse(lanes, stack);
             let mut scales = [[0f32; R]; P];
             let mut weights = [[0i64; R]; P];
             for i in 0..P {
@@ -170,13 +170,14 @@ impl<const P: usize, const R: usize> Work for Stacks<'_, P, R> {
                     let at = from + i * sums.width;
                     let row: &mut [i64; P] =
                         sums.estimates[at..].first_chunk_mut().expect("the patch lies inside");
+                    // Sums stay far below 2^63; a check for overflow would keep the loop from being vectorised.
                     for j in 0..P {
-                        row[j] += rounded(estimate[i][j] * scales[i][j]);
+                        row[j] = row[j].wrapping_add(rounded(estimate[i][j] * scales[i][j]));
                     }
                     let row: &mut [i64; P] =
                         sums.weights[at..].first_chunk_mut().expect("the patch lies inside");
                     for j in 0..P {
-                        row[j] += weights[i][j];
+                        row[j] = row[j].wrapping_add(weights[i][j]);
                     }
                 }
             }
@@ -253,7 +254,7 @@ fn threshold<const P: usize, const R: usize>(stack: &mut [Patch<P, R>], limit: f
     let mut kept = 0i32;
     for coefficient in stack.as_flattened_mut().as_flattened_mut() {
         let keep = coefficient.abs() >= limit;
-        kept += i32::from(keep);
+        kept = kept.wrapping_add(i32::from(keep));
         *coefficient = if keep { *coefficient } else { 0.0 };
     }
     // The mean counts, whatever it is.
@@ -301,13 +302,13 @@ fn wiener<L: Lanes, const P: usize, const R: usize>(
 impl Along {
     /// Transforms a stack along its patches; the mean comes first.
     #[inline(always)]
-    fn forward<const P: usize, const R: usize>(&self, stack: &mut [Patch<P, R>]) {
+    fn forward<L: Lanes, const P: usize, const R: usize>(&self, lanes: L, stack: &mut [Patch<P, R>]) {
         match self.kind {
             StackTransform::Dct => self.cosine(stack, false),
             StackTransform::Haar | StackTransform::Walsh => {
                 let mut step = 1;
                 while step < stack.len() {
-                    self.butterflies(stack, step);
+                    self.butterflies(lanes, stack, step);
                     step *= 2;
                 }
             }
@@ -315,13 +316,13 @@ impl Along {
     }
 
     #[inline(always)]
-    fn inverse<const P: usize, const R: usize>(&self, stack: &mut [Patch<P, R>]) {
+    fn inverse<L: Lanes, const P: usize, const R: usize>(&self, lanes: L, stack: &mut [Patch<P, R>]) {
         match self.kind {
             StackTransform::Dct => self.cosine(stack, true),
             StackTransform::Haar | StackTransform::Walsh => {
                 let mut step = stack.len() / 2;
                 while step > 0 {
-                    self.butterflies(stack, step);
+                    self.butterflies(lanes, stack, step);
                     step /= 2;
                 }
             }
@@ -330,16 +331,22 @@ impl Along {
 
     /// Sums and differences of patches that are `step` apart: of the means only (Haar), or of all. They are their own inverse.
     #[inline(always)]
-    fn butterflies<const P: usize, const R: usize>(&self, stack: &mut [Patch<P, R>], step: usize) {
+    fn butterflies<L: Lanes, const P: usize, const R: usize>(
+        &self,
+        lanes: L,
+        stack: &mut [Patch<P, R>],
+        step: usize,
+    ) {
         let each = if self.kind == StackTransform::Haar { 1 } else { step };
         for base in (0..stack.len()).step_by(2 * step) {
             let (low, high) = stack[base..base + 2 * step].split_at_mut(step);
             let low = low[..each].as_flattened_mut().as_flattened_mut();
             let high = high[..each].as_flattened_mut().as_flattened_mut();
-            for (low, high) in low.iter_mut().zip(high) {
-                let (a, b) = (*low, *high);
-                *low = (a + b) * std::f32::consts::FRAC_1_SQRT_2;
-                *high = (a - b) * std::f32::consts::FRAC_1_SQRT_2;
+            let half = lanes.splat(std::f32::consts::FRAC_1_SQRT_2);
+            for (low, high) in low.chunks_exact_mut(L::COUNT).zip(high.chunks_exact_mut(L::COUNT)) {
+                let (a, b) = (lanes.load(low), lanes.load(high));
+                lanes.store(lanes.mul(lanes.add(a, b), half), low);
+                lanes.store(lanes.mul(lanes.sub(a, b), half), high);
             }
         }
     }

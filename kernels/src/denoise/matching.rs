@@ -12,21 +12,27 @@ use super::parameters::{EXACT_BELOW, Phase, STACK_MAX, STEPS};
 /// Grey levels from 0 in each direction that are told apart.
 const LEVELS_MAX: f64 = 1024.0;
 
-/// Columns whose patches are compared at once, a multiple of all lanes.
-const TILE: usize = 112;
-/// Columns that patches of the last columns have beyond a tile; a multiple of all lanes.
-const BEYOND: usize = 16;
+/// Numbers that are computed at once for reference patches of a row, a multiple of all lanes.
+const WIDTH: usize = 64;
+/// Rows of reference patches that are compared at once, which share the squares of their pixels.
+pub(crate) const ROWS: usize = 8;
+/// The largest patch, and so the largest step.
+const STEP_MAX: usize = 11;
+/// A row of sums, with what the sums of the last columns read.
+type Sums = [f32; WIDTH + 16];
 /// Bits of a key below the difference.
 const RANK_BITS: u32 = 16;
 
-/// Sums of the columns of a tile.
-type Sums = [f32; TILE + 2 * BEYOND];
-
-/// The pixels of a plane as patches are compared.
+/// The pixels of a plane as patches are compared: of each row first every `step`th pixel, then the pixels after these, and so
+/// on. So the pixels at one place of consecutive reference patches lie side by side.
 pub(crate) struct Pixels {
     height: usize,
     width: usize,
+    step: usize,
+    /// Numbers of a row.
     stride: usize,
+    /// Numbers of a row that are `step` pixels apart from each other.
+    part: usize,
     margin: usize,
     values: Vec<f32>,
 }
@@ -37,26 +43,30 @@ pub(crate) fn pixel(level: f32) -> f32 {
 }
 
 impl Pixels {
-    /// The pixels of a plane of rows of `width`, for windows that reach `half_window` pixels.
-    pub fn new(plane: &[f32], width: usize, half_window: usize) -> Self {
-        let height = plane.len() / width;
-        let (margin, stride) = (half_window, width + 2 * half_window + TILE + BEYOND);
+    /// The pixels of a plane of rows of `width`, for the search of a phase.
+    pub fn new(plane: &[f32], width: usize, phase: &Phase) -> Self {
+        let (height, margin, step) = (plane.len() / width, phase.half_window, phase.step);
+        let part = (width + 2 * margin) / step + 2 + WIDTH;
+        let stride = part * step;
         let mut values = vec![0.0; stride * height];
         for (row, levels) in values.chunks_exact_mut(stride).zip(plane.chunks_exact(width)) {
-            row[margin..].iter_mut().zip(levels).for_each(|(value, level)| *value = pixel(*level));
+            for (x, level) in levels.iter().enumerate() {
+                row[(margin + x) % step * part + (margin + x) / step] = pixel(*level);
+            }
         }
-        Self { height, width, stride, margin, values }
+        Self { height, width, step, stride, part, margin, values }
     }
 
-    /// The pixels of some rows from a column on, which may lie left of the plane by up to the margin.
+    /// Where a row keeps the pixels from column `x` on, which may lie left of the plane by up to the margin.
     #[inline(always)]
-    fn rows<const P: usize>(&self, y: usize, x: isize) -> [&[f32; TILE + BEYOND]; P] {
-        let mut rows = [&[0.0; TILE + BEYOND]; P];
-        for (idx, row) in rows.iter_mut().enumerate() {
-            let at = (y + idx) * self.stride + (self.margin as isize + x) as usize;
-            *row = self.values[at..].first_chunk().expect("rows end with a tile");
-        }
-        rows
+    fn place(&self, x: isize) -> usize {
+        let at = (self.margin as isize + x) as usize;
+        at % self.step * self.part + at / self.step
+    }
+
+    #[inline(always)]
+    fn numbers(&self, y: usize, place: usize) -> &[f32; WIDTH] {
+        self.values[y * self.stride + place..].first_chunk().expect("parts of rows end with a width")
     }
 }
 
@@ -83,48 +93,50 @@ pub(crate) struct Matches {
     pub places: Vec<(u32, u32)>,
 }
 
-/// The matches of reference patches with their corners in row `y` and columns `xs`, which grow by at most `patch`.
+/// The matches of reference patches with their corners in rows `ys` and columns `xs`, which grow by the step, the last one by
+/// less; at most [`ROWS`] rows. By rows.
 pub(crate) fn matches(
     path: CodePath,
     pixels: &Pixels,
-    y: usize,
+    ys: &[usize],
     xs: &[usize],
     phase: &Phase,
     displacements: &[(i32, i32)],
-) -> Vec<Matches> {
-    let mut found = Vec::with_capacity(xs.len());
-    let mut rest = xs;
-    while let Some(first) = rest.first() {
-        let count = rest.iter().take_while(|x| **x + phase.patch - first <= TILE).count();
-        let (columns, further) = rest.split_at(count);
-        let tile = Tile { pixels, y, columns, phase, displacements };
-        match phase.patch {
-            8 => lanes::run(path, Search::<8>(&tile, &mut found)),
-            _ => lanes::run(path, Search::<11>(&tile, &mut found)),
+) -> Vec<Vec<Matches>> {
+    let mut found = Vec::with_capacity(ys.len());
+    for rows in ys.chunk_by(|a, b| a + phase.step == *b).flat_map(|rows| rows.chunks(ROWS)) {
+        let mut of_rows = vec![Vec::with_capacity(xs.len()); rows.len()];
+        let most = WIDTH - phase.patch / phase.step;
+        for columns in xs.chunk_by(|a, b| a + phase.step == *b).flat_map(|columns| columns.chunks(most)) {
+            let tile = Tile { pixels, rows, columns, phase, displacements };
+            // Constants for the default profile; the others take a fifth longer.
+            match (phase.patch, phase.step) {
+                (8, 3) => lanes::run(path, Search::<8, 3, 3>(&tile, &mut of_rows)),
+                (8, _) => lanes::run(path, Search::<8, 0, STEP_MAX>(&tile, &mut of_rows)),
+                _ => lanes::run(path, Search::<11, 0, STEP_MAX>(&tile, &mut of_rows)),
+            }
         }
-        rest = further;
+        found.extend(of_rows);
     }
     found
 }
 
-/// Reference patches of a row that are compared at once.
+/// Reference patches of some rows that are compared at once; rows and columns grow by the step.
 struct Tile<'a> {
     pixels: &'a Pixels,
-    y: usize,
+    rows: &'a [usize],
     columns: &'a [usize],
     phase: &'a Phase,
     displacements: &'a [(i32, i32)],
 }
 
 impl Tile<'_> {
-    /// By horizontal displacement, the columns of the tile whose displaced patch lies within the plane.
-    fn spans(&self) -> Vec<(usize, usize)> {
-        let (half, patch, width) =
-            (self.phase.half_window as isize, self.phase.patch as isize, self.pixels.width as isize);
-        let left = self.columns[0] as isize;
-        let within = |x: isize| (x - left).clamp(0, TILE as isize) as usize;
-        let span = |dx: isize| (within(-dx), within(width - patch - dx + 1));
-        (-half..=half).map(span).collect()
+    /// The rows, or columns, of the tile whose patch lies within the plane if it is displaced.
+    fn within(&self, corners: &[usize], side: usize, by: i32) -> (usize, usize) {
+        let last = side as isize - self.phase.patch as isize;
+        let lies = |corner: &usize| (0..=last).contains(&(*corner as isize + by as isize));
+        let begin = corners.iter().position(lies).unwrap_or(corners.len());
+        (begin, begin + corners[begin..].iter().take_while(|corner| lies(corner)).count())
     }
 }
 
@@ -165,90 +177,165 @@ impl Best {
     }
 }
 
-/// The search of a tile with patches of `P` by `P` pixels.
-struct Search<'a, const P: usize>(&'a Tile<'a>, &'a mut Vec<Matches>);
+/// The search of a tile with patches of `P` by `P` pixels and a step of `S`, or of the phase's for 0; `M` is at least the step.
+struct Search<'a, const P: usize, const S: usize, const M: usize>(&'a Tile<'a>, &'a mut [Vec<Matches>]);
 
-impl<const P: usize> Work for Search<'_, P> {
+impl<const P: usize, const S: usize, const M: usize> Work for Search<'_, P, S, M> {
     type Done = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let Self(tile, found) = self;
-        let (pixels, y, columns) = (tile.pixels, tile.y, tile.columns);
-        let (left, half) = (columns[0], tile.phase.half_window as i32);
-        let mut best = vec![Best { keys: [u64::MAX; STACK_MAX], stack: tile.phase.stack }; columns.len()];
-        // By column of the tile; no sum is below that of a column without a reference patch.
-        let mut limits = [-1f32; TILE];
-        let mut numbers = [0u8; TILE];
-        for (number, x) in columns.iter().enumerate() {
-            limits[x - left] = difference_max(tile.phase) as f32;
-            numbers[x - left] = number as u8;
+        let (pixels, columns) = (tile.pixels, tile.columns);
+        let step = if S == 0 { pixels.step } else { S };
+        let (left, half) = (columns[0] as isize, tile.phase.half_window as i32);
+        let empty = Best { keys: [u64::MAX; STACK_MAX], stack: tile.phase.stack };
+        let mut best = vec![empty; tile.rows.len() * columns.len()];
+        // No sum is below that of a column without a reference patch.
+        let mut limits = [[-1f32; WIDTH]; ROWS];
+        limits.iter_mut().for_each(|row| row[..columns.len()].fill(difference_max(tile.phase) as f32));
+        let spans: Vec<_> = (-half..=half).map(|dx| tile.within(columns, pixels.width, dx)).collect();
+        let mut reference = [0; M];
+        for (shift, place) in reference[..step].iter_mut().enumerate() {
+            *place = pixels.place(left + shift as isize);
         }
-        let reference = pixels.rows::<P>(y, left as isize);
-        let spans = tile.spans();
-        let mut sums = [0f32; TILE + 2 * BEYOND];
+        let mut groups = [[[0f32; WIDTH + 16]; 4]; ROWS + STEP_MAX];
+        let mut sums = [0f32; WIDTH];
         for (rank, (dy, dx)) in tile.displacements.iter().enumerate() {
-            let row = y as isize + *dy as isize;
-            let (begin, end) = spans[(*dx + half) as usize];
-            if row < 0 || row as usize + P > pixels.height || begin >= end {
+            let (begin, end) = spans[(dx + half) as usize];
+            let (first, last) = tile.within(tile.rows, pixels.height, *dy);
+            if begin == end || first == last {
                 continue;
             }
-            let x = left as isize + *dx as isize;
-            let other = pixels.rows::<P>(row as usize, x);
-            differences(lanes, &reference, &other, &mut sums);
-            for first in (0..TILE).step_by(L::COUNT) {
-                let mut near = lanes.at_most(lanes.load(&sums[first..]), lanes.load(&limits[first..]));
-                while near != 0 {
-                    let column = first + near.trailing_zeros() as usize;
-                    near &= near - 1;
-                    if (begin..end).contains(&column) {
-                        let best = &mut best[usize::from(numbers[column])];
-                        limits[column] = best.insert(sums[column], rank, limits[column]);
+            let mut other = [0; M];
+            for (shift, place) in other[..step].iter_mut().enumerate() {
+                *place = pixels.place(left + *dx as isize + shift as isize);
+            }
+            let pair = Pair { pixels, dy: *dy as isize, reference, other, count: columns.len() };
+            pair.groups::<L, P>(lanes, step, tile.rows[first], last - first, &mut groups);
+            for row in first..last {
+                patches::<L, P>(lanes, step, &groups[row - first..], columns.len(), &mut sums);
+                let (limits, best) = (&mut limits[row], &mut best[row * columns.len()..]);
+                for from in (0..columns.len()).step_by(L::COUNT) {
+                    let mut near = lanes.at_most(lanes.load(&sums[from..]), lanes.load(&limits[from..]));
+                    while near != 0 {
+                        let column = from + near.trailing_zeros() as usize;
+                        near &= near - 1;
+                        if (begin..end).contains(&column) {
+                            limits[column] = best[column].insert(sums[column], rank, limits[column]);
+                        }
                     }
                 }
             }
         }
-        found.extend(best.iter().zip(columns).map(|(best, x)| best.matches(y, *x, tile.displacements)));
+        for ((found, y), best) in found.iter_mut().zip(tile.rows).zip(best.chunks(columns.len())) {
+            let of_row = best.iter().zip(columns);
+            found.extend(of_row.map(|(best, x)| best.matches(*y, *x, tile.displacements)));
+        }
     }
 }
 
-/// The sums of squared differences of the patches at each column of a tile.
+/// The pixels of a tile and the same displaced, by the places of their columns in a row.
+struct Pair<'a, const M: usize> {
+    pixels: &'a Pixels,
+    dy: isize,
+    reference: [usize; M],
+    other: [usize; M],
+    /// Reference patches of a row.
+    count: usize,
+}
+
+impl<const M: usize> Pair<'_, M> {
+    /// The sums of squared differences of squares of `step` by `step` pixels, of which patches consist: `rows` rows of reference
+    /// patches from row `y` on. A patch ends within a square, so each square has four sums: all of it, its left columns, its
+    /// upper rows, and what both share.
+    #[inline(always)]
+    fn groups<L: Lanes, const P: usize>(
+        &self,
+        lanes: L,
+        step: usize,
+        y: usize,
+        rows: usize,
+        into: &mut [[Sums; 4]],
+    ) {
+        let (whole, rest) = (P / step, P % step);
+        let columns = (self.count + whole).next_multiple_of(L::COUNT);
+        // The last group has only the rest of the last row of patches, if there is one.
+        let full = rows + whole - 1;
+        for (group, into) in into[..full + usize::from(rest > 0)].iter_mut().enumerate() {
+            let height = if group == full { rest } else { step };
+            let mut pixels = [[(&[0f32; WIDTH], &[0f32; WIDTH]); M]; M];
+            for (r, row) in pixels[..height].iter_mut().enumerate() {
+                let at = y + group * step + r;
+                let there = (at as isize + self.dy) as usize;
+                let places = self.reference[..step].iter().zip(&self.other);
+                for (pair, (reference, other)) in row.iter_mut().zip(places) {
+                    *pair = (self.pixels.numbers(at, *reference), self.pixels.numbers(there, *other));
+                }
+            }
+            for from in (0..columns).step_by(L::COUNT) {
+                let (mut corner, mut upper) = (lanes.splat(0.0), lanes.splat(0.0));
+                for row in &pixels[..rest.min(height)] {
+                    corner = squares(lanes, &row[..rest], from, corner);
+                    upper = squares(lanes, &row[rest..step], from, upper);
+                }
+                let (mut left, mut all) = (corner, lanes.add(corner, upper));
+                for row in &pixels[rest.min(height)..height] {
+                    let some = squares(lanes, &row[..rest], from, lanes.splat(0.0));
+                    left = lanes.add(left, some);
+                    all = lanes.add(all, squares(lanes, &row[rest..step], from, some));
+                }
+                let sums = [all, left, lanes.add(corner, upper), corner];
+                for (sum, into) in sums.into_iter().zip(&mut *into) {
+                    lanes.store(sum, &mut into[from..]);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the squared differences at some places.
 #[inline(always)]
-fn differences<L: Lanes, const P: usize>(
+fn squares<L: Lanes>(
     lanes: L,
-    reference: &[&[f32; TILE + BEYOND]; P],
-    other: &[&[f32; TILE + BEYOND]; P],
-    sums: &mut Sums,
-) {
-    let mut down = [0f32; TILE + 2 * BEYOND];
-    for first in (0..TILE + BEYOND).step_by(L::COUNT) {
-        let mut sum = lanes.splat(0.0);
-        for row in 0..P {
-            let difference =
-                lanes.sub(lanes.load(&reference[row][first..]), lanes.load(&other[row][first..]));
-            sum = lanes.add(sum, lanes.mul(difference, difference));
-        }
-        lanes.store(sum, &mut down[first..]);
+    places: &[(&[f32; WIDTH], &[f32; WIDTH])],
+    from: usize,
+    mut sum: L::V,
+) -> L::V {
+    for (reference, other) in places {
+        let difference = lanes.sub(lanes.load(&reference[from..]), lanes.load(&other[from..]));
+        sum = lanes.add(sum, lanes.mul(difference, difference));
     }
-    let (mut two, mut four) = ([0f32; TILE + 2 * BEYOND], [0f32; TILE + 2 * BEYOND]);
-    pairs(lanes, &down, 1, TILE + BEYOND, &mut two);
-    pairs(lanes, &two, 2, TILE + BEYOND, &mut four);
-    pairs(lanes, &four, 4, TILE, sums);
-    if P == 11 {
-        for first in (0..TILE).step_by(L::COUNT) {
-            let more = lanes.add(lanes.load(&two[first + 8..]), lanes.load(&down[first + 10..]));
-            lanes.store(lanes.add(lanes.load(&sums[first..]), more), &mut sums[first..]);
-        }
-    }
+    sum
 }
 
-/// The sums of each number and the one `apart` places on.
+/// The sums of squared differences of the patches of a row, from the groups of that row on.
 #[inline(always)]
-fn pairs<L: Lanes>(lanes: L, from: &Sums, apart: usize, count: usize, into: &mut Sums) {
-    for first in (0..count).step_by(L::COUNT) {
-        lanes.store(
-            lanes.add(lanes.load(&from[first..]), lanes.load(&from[first + apart..])),
-            &mut into[first..],
-        );
+fn patches<L: Lanes, const P: usize>(
+    lanes: L,
+    step: usize,
+    groups: &[[Sums; 4]],
+    count: usize,
+    into: &mut [f32; WIDTH],
+) {
+    let (whole, rest) = (P / step, P % step);
+    for from in (0..count).step_by(L::COUNT) {
+        let mut sum = lanes.splat(0.0);
+        for [all, left, _, _] in &groups[..whole] {
+            for column in from..from + whole {
+                sum = lanes.add(sum, lanes.load(&all[column..]));
+            }
+            if rest > 0 {
+                sum = lanes.add(sum, lanes.load(&left[from + whole..]));
+            }
+        }
+        if rest > 0 {
+            let [_, _, upper, corner] = &groups[whole];
+            for column in from..from + whole {
+                sum = lanes.add(sum, lanes.load(&upper[column..]));
+            }
+            sum = lanes.add(sum, lanes.load(&corner[from + whole..]));
+        }
+        lanes.store(sum, &mut into[from..]);
     }
 }

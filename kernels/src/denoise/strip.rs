@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use super::aggregation::Sums;
 use super::filter::{Filter, PlanePair, Rule};
-use super::matching::{Pixels, displacements, matches};
+use super::matching::{Pixels, ROWS, displacements, matches};
 use super::parameters::{Colour, Parameters, ParametersError, Phase};
 use super::picture::Picture;
 use crate::CodePath;
 use crate::pieces::{Pieces, collect};
 
-/// Rows of reference patches that are filtered one after the other.
-const BAND: usize = 8;
+/// Rows of reference patches that are compared and filtered together.
+const BAND: usize = ROWS;
 /// Bands whose sums are in memory at a time.
 const BANDS: usize = 16;
 /// Pixels of all planes of a strip, as far as its halo allows: about 200 MiB.
@@ -161,7 +161,7 @@ impl Denoiser {
         let columns = grid(width, &stage.phase);
         let references = stage.references(&rows, height);
         let skipped = (model.top - noisy.top) * width;
-        let matched = |plane: usize| Pixels::new(&model.planes[plane], width, stage.phase.half_window);
+        let matched = |plane: usize| Pixels::new(&model.planes[plane], width, &stage.phase);
         let alone = self.parameters.colour == Colour::Apart;
         let pixels: Vec<Pixels> = (0..if alone { rules.len() } else { 1 }).map(matched).collect();
         let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(rows.start, rows.len(), width)).collect();
@@ -172,29 +172,22 @@ impl Denoiser {
                 let top = band[0].saturating_sub(stage.phase.half_window);
                 let bottom = height.min(band[band.len() - 1] + stage.reach());
                 let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(top, bottom - top, width)).collect();
-                for y in band {
-                    let mut stacks = Vec::new();
-                    for (plane, sums) in sums.iter_mut().enumerate() {
-                        if let Some(pixels) = pixels.get(plane) {
-                            stacks = matches(
-                                self.path,
-                                pixels,
-                                y - model.top,
-                                &columns,
-                                &stage.phase,
-                                &stage.displacements,
-                            );
-                            let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
-                            places.for_each(|place| place.0 += model.top as u32);
-                        }
-                        let planes = PlanePair {
-                            noisy: &noisy.planes[plane][skipped..],
-                            model: &model.planes[plane],
-                            width,
-                            top: model.top,
-                        };
-                        stage.filter.add(self.path, rules[plane], &planes, &stacks, sums);
+                let rows: Vec<usize> = band.iter().map(|y| y - model.top).collect();
+                let mut stacks = Vec::new();
+                for (plane, sums) in sums.iter_mut().enumerate() {
+                    if let Some(pixels) = pixels.get(plane) {
+                        let (phase, displacements) = (&stage.phase, &stage.displacements);
+                        stacks = matches(self.path, pixels, &rows, &columns, phase, displacements).concat();
+                        let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
+                        places.for_each(|place| place.0 += model.top as u32);
                     }
+                    let planes = PlanePair {
+                        noisy: &noisy.planes[plane][skipped..],
+                        model: &model.planes[plane],
+                        width,
+                        top: model.top,
+                    };
+                    stage.filter.add(self.path, rules[plane], &planes, &stacks, sums);
                 }
                 sums
             })?;
