@@ -1,0 +1,102 @@
+//! Blocks that wait: for a device that was retired, and for one that became slow.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::super::end_point::{Back, Feed};
+use super::super::faults::{Faulty, Plan, has_device};
+use super::super::fill_once::FillOnce;
+use super::*;
+
+/// A block that sends its result, once its gate opens.
+struct Ends {
+    gate: Option<mpsc::Receiver<()>>,
+    result: mpsc::Sender<Result<(), DeviceError>>,
+}
+
+impl Ends {
+    fn new() -> (Box<Self>, mpsc::Receiver<Result<(), DeviceError>>) {
+        let (result, ended) = mpsc::channel();
+        (Box::new(Self { gate: None, result }), ended)
+    }
+}
+
+impl Block for Ends {
+    fn size(&self) -> u64 {
+        1
+    }
+
+    fn feed(&mut self, _: &mut Feed<'_>) -> Result<(), DeviceError> {
+        if let Some(gate) = &self.gate {
+            gate.recv().unwrap();
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, _: &Back<'_>) {}
+}
+
+impl Work for Ends {
+    fn block(&self) -> &dyn Block {
+        self
+    }
+
+    fn block_mut(&mut self) -> &mut dyn Block {
+        self
+    }
+
+    fn end(self: Box<Self>, result: Result<(), DeviceError>) {
+        self.result.send(result).unwrap();
+    }
+}
+
+#[test]
+fn a_block_that_was_held_back_comes_back_when_its_device_was_retired_meanwhile() {
+    if !has_device("a block that was held back") {
+        return;
+    }
+    let devices = Devices::open(Options::default()).unwrap();
+    let (work, ended) = Ends::new();
+    let (failed, turns) = (Vec::new(), Vec::new());
+    let queued = Queued { work, allowed: [0].into(), failed, turns, held_back: None, error: None };
+    let device = &devices.list()[0];
+    assert!(device.retire());
+    devices.pool.retire(device, "for the test");
+    devices.pool.put_back(queued, device, Arc::new(FillOnce::<()>::default()));
+    assert_eq!(
+        ended.try_recv(),
+        Ok(Err(DeviceError::NoneLeft)),
+        "it waits for a device that takes no blocks"
+    );
+}
+
+#[test]
+fn a_block_left_to_a_device_that_became_slow_is_taken_by_the_other() {
+    if !has_device("a block left to a device that became slow") {
+        return;
+    }
+    let plan = Plan { appears_as: 2, ..Plan::default() };
+    let options = Options { end_points: 1, ..Options::default() };
+    let devices = Faulty::devices(plan, options).1.unwrap();
+    let limit = Duration::from_secs(60);
+    let (mut slow, slow_ended) = Ends::new();
+    let (open, gate) = mpsc::channel();
+    slow.gate = Some(gate);
+    let kind = slow.kind();
+    for (device, seconds) in [(0, 1e-5), (1, 1e-6)] {
+        devices.pool.shared.state.lock().rates[device].measure(kind, 1, seconds);
+    }
+    devices.submit(slow, [1].into());
+    let (left, left_ended) = Ends::new();
+    devices.submit(left, [0, 1].into());
+    // Device 0 leaves the block to device 1, whose only thread feeds; that becomes slower by a thousand times.
+    let begun = Instant::now();
+    while !devices.pool.shared.state.lock().has_declined {
+        assert!(begun.elapsed() < limit, "device 0 has taken the block, or decides nothing");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    open.send(()).unwrap();
+    assert_eq!(slow_ended.recv_timeout(limit), Ok(Ok(())));
+    assert_eq!(left_ended.recv_timeout(limit), Ok(Ok(())), "each device leaves the block to the other");
+}
