@@ -20,6 +20,7 @@ pub(crate) const ROWS: usize = 8;
 const STEP_MAX: usize = 11;
 /// A row of sums, with what the sums of the last columns read.
 type Sums = [f32; WIDTH + 16];
+const _: () = assert!(STEP_MAX <= 16, "the sums of the last column end within a row");
 /// Bits of a key below the difference.
 const RANK_BITS: u32 = 16;
 
@@ -109,7 +110,7 @@ pub(crate) fn matches(
         let most = WIDTH - phase.patch / phase.step;
         for columns in xs.chunk_by(|a, b| a + phase.step == *b).flat_map(|columns| columns.chunks(most)) {
             let tile = Tile { pixels, rows, columns, phase, displacements };
-            // Constants for the default profile; the others take a fifth longer.
+            // Constants for the default profile, so that its loops are unrolled.
             match (phase.patch, phase.step) {
                 (8, 3) => lanes::run(path, Search::<8, 3, 3>(&tile, &mut of_rows)),
                 (8, _) => lanes::run(path, Search::<8, 0, STEP_MAX>(&tile, &mut of_rows)),
