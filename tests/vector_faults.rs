@@ -4,8 +4,11 @@
 mod command;
 
 use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
 
-use command::{fails, folder, ok};
+use boxwork_kernels::chance::Random;
+use command::{boxwork, fails, folder, ok};
 
 /// Ten vectors of two numbers, as a `.fvecs` file.
 fn fvecs() -> Vec<u8> {
@@ -76,4 +79,52 @@ fn vectors_of_every_type_keep_their_numbers_and_are_searched() {
     }
     let said = fails(folder.path(), &["import", "base.u8", "--type", "u8", "--out", "x.arrow"], 2);
     assert!(said.contains("--dimensions"), "{said}");
+}
+
+#[test]
+fn lists_that_are_written_anew_are_the_old_or_the_new_file_when_the_command_is_killed() {
+    let folder = folder();
+    let at = folder.path();
+    let mut random = Random::mixed(4);
+    let vectors: Vec<u8> = (0..3000 * 16).map(|_| random.idx(256) as u8).collect();
+    fs::write(at.join("v.u8"), vectors).expect("a disk");
+    ok(at, &["import", "v.u8", "--type", "u8", "--dimensions", "16", "--out", "v.arrow"]);
+    let make = |seed: &'static str, out: &'static str| {
+        ["lists", "--store", "v.arrow", "--out", out, "--lists", "20", "--force", "--seed", seed]
+    };
+    ok(at, &make("1", "l.arrow"));
+    ok(at, &make("5", "new.arrow"));
+    let old = fs::read(at.join("l.arrow")).expect("the lists");
+    let new = fs::read(at.join("new.arrow")).expect("the lists");
+    assert!(old != new, "another seed makes other lists");
+    let mut killed = 0;
+    for turn in 0..20u64 {
+        let mut child =
+            boxwork(at).args(make("5", "l.arrow")).stderr(Stdio::null()).spawn().expect("the command starts");
+        std::thread::sleep(Duration::from_millis(turn * turn));
+        let _ = child.kill();
+        killed += u32::from(!child.wait().expect("it ends").success());
+        let left = fs::read(at.join("l.arrow")).expect("a file");
+        assert!(left == old || left == new, "neither the old nor the new file, killed in turn {turn}");
+        fs::write(at.join("l.arrow"), &old).expect("the old lists again");
+    }
+    assert!(killed > 0, "the first is killed at once");
+    // What was killed does not hinder the next one.
+    ok(at, &make("5", "l.arrow"));
+    assert!(fs::read(at.join("l.arrow")).expect("a file") == new);
+}
+
+#[test]
+fn codes_that_do_not_exist_are_refused_with_those_that_do() {
+    let folder = folder();
+    let at = folder.path();
+    fs::write(at.join("v.fvecs"), fvecs()).expect("a disk");
+    ok(at, &["import", "v.fvecs", "--out", "v.arrow"]);
+    for name in ["product16", "none.codes.arrow"] {
+        let codes = format!("codes={name}");
+        let find =
+            ["run", "vector_search", "--set", "store=v.arrow", "--set", "queries=v.fvecs", "--set", &codes];
+        let said = fails(at, &find, 3);
+        assert!(said.contains(name) && said.contains("planes, sq8, sq4"), "{said}");
+    }
 }

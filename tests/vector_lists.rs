@@ -221,6 +221,19 @@ fn a_graph_of_neighbours_has_those_of_a_search_and_paths() {
     assert_eq!(many["largest"].as_f64(), largest);
     let find = ["run", "graph_path", "--set", "store=v.arrow", "--set", "graph=a.arrow", "--set", "from=v0"];
     assert!(fails(at, &[&find[..], &["--set", "to=nobody"]].concat(), 3).contains("no object `nobody`"));
+    // The page has the same objects, of which one has a picture.
+    fs::create_dir(at.join("photos")).expect("a folder");
+    image::RgbImage::new(4, 4)
+        .save_with_format(at.join("photos/v5"), image::ImageFormat::Png)
+        .expect("a picture");
+    let to = format!("to={}", nearest["name"].as_str().expect("a name"));
+    let page =
+        ["format=html", "pictures=photos", "from=v5", &to, "out=p.html"].map(|set| ["--set", set]).concat();
+    ok(at, &[&find[..6], &page].concat());
+    let page = fs::read_to_string(at.join("p.html")).expect("a page");
+    assert_eq!(Some(page.matches("<li").count()), step["path"].as_array().map(Vec::len), "{step}");
+    assert_eq!(page.matches("data:image/jpeg;base64,").count(), 1);
+    assert!(page.matches("<li class=\"largest\">").count() > 0);
 }
 
 /// The rows of a search's answer in CSV, each as query, name and distance.

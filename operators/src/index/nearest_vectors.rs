@@ -14,7 +14,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::interrupt::Interrupt;
-use boxwork_kernels::vector::codes::{CodeNearest, CodeQueries, Codes};
+use boxwork_kernels::vector::codes::{CodeNearest, CodeQueries, Codes, Levels};
 use boxwork_kernels::vector::device::Plan;
 use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, VectorRef};
 use boxwork_runtime::feeding::Picked;
@@ -113,6 +113,7 @@ impl Shared {
             None | Some(NO_CODES) => None,
             Some(name) => Some(match name.parse() {
                 Ok(levels) => vector_codes::in_memory(levels, &**space, cancelled)?,
+                Err(_) if !Path::new(name).exists() => return Err(no_codes(name)),
                 Err(_) => vector_codes::open(Path::new(name), &**space)?,
             }),
         };
@@ -122,6 +123,15 @@ impl Shared {
         let chunks = Chunks::new(&vectors);
         Ok(Self { space: Arc::clone(space), vectors, measure, codes, chunks })
     }
+}
+
+/// The fault of `codes` that are neither a file nor the name of levels.
+fn no_codes(name: &str) -> BoxError {
+    BoxError::new(format!(
+        "`codes` is {name}, which is neither a file nor codes that exclude rows with certainty: give {}, {NO_CODES}, or a file \
+         made by `boxwork index --codes`; product codes are approximate and belong to lists (`boxwork lists --codes product`)",
+        Levels::NAMES.join(", ")
+    ))
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {

@@ -1,6 +1,11 @@
-//! `graph_path`: the path between two objects of a graph whose largest edge is as small as can be.
+//! `graph_path`: the path between two objects of a graph whose largest edge is as small as can be, as JSON or as a page.
+//!
+//! Invariant: a page needs no other file; a picture that cannot be shown is a neutral tile, never an error.
+
+mod page;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use boxwork_kernels::neighbours::{Graph, NONE};
@@ -11,14 +16,16 @@ use serde_json::json;
 
 use crate::columns;
 use crate::resources;
+use crate::results::graph_path::page::PathPage;
 use crate::results::sink::{OUT, OrderedWriter, STORE, share_writer};
 
 const EDGES: In = In::stream(0, "edges", columns::pair_distances, "the edges of a graph, from `neighbours`");
 
-/// Finds a path between two objects whose largest edge is as small as can be, and writes it as JSON. Edges join both ways.
+/// Finds a path between two objects whose largest edge is as small as can be, and writes it. Edges join both ways.
 ///
-/// `{"largest": 1.5, "path": [{"id": 3, "name": "a"}, {"id": 8, "name": "b", "distance": 1.5}]}`, where a distance is that from
-/// the object before. Without a path, both are `null`; that is a result.
+/// As JSON: `{"largest": 1.5, "path": [{"id": 3, "name": "a"}, {"id": 8, "name": "b", "distance": 1.5}]}`, where a distance is that from
+/// the object before. Without a path, both are `null`; that is a result. As a page: the objects with their pictures in the order of the
+/// path, each with its distance from the object before, and the largest step marked.
 ///
 /// # Inputs
 /// `edges`: pairs of objects with their distances.
@@ -27,12 +34,25 @@ const EDGES: In = In::stream(0, "edges", columns::pair_distances, "the edges of 
 /// None.
 ///
 /// # Parameters
-/// `store`: the objects. `from`, `to`: their names. `out`: the file to write, or `-` for standard output.
+/// `store`: the objects. `from`, `to`: their names. `format`: json or html. `pictures`: the folder of the pictures.
+/// `out`: the file to write, or `-` for standard output.
 pub static GRAPH_PATH: OperatorSpec = OperatorSpec {
     parameters: &[
         STORE,
         Parameter::new("from", ParameterType::Text, Default::Required, "the name of the first object"),
         Parameter::new("to", ParameterType::Text, Default::Required, "the name of the last object"),
+        Parameter::new(
+            "format",
+            ParameterType::Choice(&["json", "html"]),
+            Default::Text("json"),
+            "JSON, or a page of pictures",
+        ),
+        Parameter::new(
+            "pictures",
+            ParameterType::Path,
+            Default::Absent,
+            "for html: the folder below which the objects' names are those of pictures; when not given, the store's source",
+        ),
         OUT,
     ],
     inputs: &[EDGES],
@@ -53,6 +73,9 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         writer: bind.shared(),
         part: bind.part,
         edges: Vec::new(),
+        pictures: bind.get_text("pictures").map(PathBuf::from),
+        is_page: bind.text("format") == "html",
+        page: None,
     }))
 }
 
@@ -62,7 +85,14 @@ struct GraphPath {
     writer: Arc<OrderedWriter>,
     part: Part,
     edges: Vec<(u64, u64, f64)>,
+    pictures: Option<PathBuf>,
+    is_page: bool,
+    /// The page so far, once the path is known.
+    page: Option<PathPage>,
 }
+
+/// An object of a path: its id, its name, and its distance from the object before.
+type Step = (u64, String, Option<f64>);
 
 impl Operator for GraphPath {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
@@ -73,16 +103,27 @@ impl Operator for GraphPath {
         if !cx.is_ended(EDGES) {
             return Ok(Flow::Wait);
         }
-        cx.detached("disk", || -> Result<(), BoxError> {
-            let text = self.text()?;
-            self.writer.write(self.part, text.into_bytes())
-        })??;
+        let text = if !self.is_page {
+            cx.detached("disk", || self.steps().map(|steps| json_of(steps.as_deref())))??
+        } else if let Some(page) = &mut self.page {
+            // One picture a firing: to read and scale it takes its time.
+            if page.add_next(cx)? {
+                return Ok(Flow::More);
+            }
+            page.take_text()
+        } else {
+            let steps = cx.detached("disk", || self.steps())??;
+            self.page = Some(PathPage::new(&*self.store, self.pictures.as_deref(), &self.ends, steps));
+            return Ok(Flow::More);
+        };
+        cx.detached("disk", || self.writer.write(self.part, text.into_bytes()))??;
         Ok(Flow::Done)
     }
 }
 
 impl GraphPath {
-    fn text(&self) -> Result<String, BoxError> {
+    /// The objects of the path, if there is one.
+    fn steps(&self) -> Result<Option<Vec<Step>>, BoxError> {
         let id = |name: &String| {
             let missing =
                 || BoxError::new(format!("`{}` has no object `{name}`", self.store.path().display()));
@@ -91,20 +132,32 @@ impl GraphPath {
         let (from, to) = (id(&self.ends[0])?, id(&self.ends[1])?);
         let (ids, graph) = graph(&self.edges, [from, to])?;
         let row = |id: u64| ids.binary_search(&id).unwrap_or_default() as u32;
-        let Some(path) = graph.path(row(from), row(to)) else {
-            return Ok(format!("{}\n", json!({"largest": null, "path": null})));
-        };
-        let mut objects = Vec::new();
-        for (place, row) in path.rows.iter().enumerate() {
+        let Some(path) = graph.path(row(from), row(to)) else { return Ok(None) };
+        let distances = std::iter::once(None).chain(path.edges.iter().copied().map(Some));
+        let steps = path.rows.iter().zip(distances).map(|(row, distance)| {
             let id = ids[*row as usize];
-            let mut object = json!({"id": id, "name": self.store.name(id)?});
-            if place > 0 {
-                object["distance"] = path.edges[place - 1].into();
-            }
-            objects.push(object);
-        }
-        Ok(format!("{}\n", json!({"largest": path.largest(), "path": objects})))
+            Ok((id, self.store.name(id)?, distance))
+        });
+        steps.collect::<Result<Vec<Step>, BoxError>>().map(Some)
     }
+}
+
+/// The largest step of a path; 0 if it has none.
+fn largest(steps: &[Step]) -> f64 {
+    steps.iter().filter_map(|(_, _, distance)| *distance).fold(0.0, f64::max)
+}
+
+fn json_of(steps: Option<&[Step]>) -> String {
+    let Some(steps) = steps else { return format!("{}\n", json!({"largest": null, "path": null})) };
+    let object = |(id, name, distance): &Step| {
+        let mut object = json!({"id": id, "name": name});
+        if let Some(distance) = distance {
+            object["distance"] = (*distance).into();
+        }
+        object
+    };
+    let objects: Vec<_> = steps.iter().map(object).collect();
+    format!("{}\n", json!({"largest": largest(steps), "path": objects}))
 }
 
 /// The ids of a graph, ascending, and the graph of their places.
