@@ -109,9 +109,11 @@ struct Shared {
 
 impl Shared {
     /// Wakes the threads of devices that have left a block to faster ones. What they weighed has changed: a rate, or the
-    /// blocks that wait. Otherwise each device could leave the last block to the other.
+    /// blocks that wait. Otherwise each device could leave the last block to the other. Threads that are to end wait for the
+    /// last block too.
     fn weigh_again(&self, state: &mut State) {
-        if std::mem::take(&mut state.has_declined) && !state.waiting.is_empty() {
+        let has_declined = std::mem::take(&mut state.has_declined) && !state.waiting.is_empty();
+        if has_declined || state.closing {
             self.changed.notify_all();
         }
     }

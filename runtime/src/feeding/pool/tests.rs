@@ -11,13 +11,16 @@ use super::*;
 /// A block that sends its result, once its gate opens.
 struct Ends {
     gate: Option<mpsc::Receiver<()>>,
+    fails: bool,
+    /// The time that its results take.
+    collects: Duration,
     result: mpsc::Sender<Result<(), DeviceError>>,
 }
 
 impl Ends {
     fn new() -> (Box<Self>, mpsc::Receiver<Result<(), DeviceError>>) {
         let (result, ended) = mpsc::channel();
-        (Box::new(Self { gate: None, result }), ended)
+        (Box::new(Self { gate: None, fails: false, collects: Duration::ZERO, result }), ended)
     }
 }
 
@@ -30,10 +33,12 @@ impl Block for Ends {
         if let Some(gate) = &self.gate {
             gate.recv().unwrap();
         }
-        Ok(())
+        if self.fails { Err(DeviceError::Block("for the test".to_owned())) } else { Ok(()) }
     }
 
-    fn collect(&mut self, _: &Back<'_>) {}
+    fn collect(&mut self, _: &Back<'_>) {
+        std::thread::sleep(self.collects);
+    }
 }
 
 impl Work for Ends {
@@ -99,4 +104,38 @@ fn a_block_left_to_a_device_that_became_slow_is_taken_by_the_other() {
     open.send(()).unwrap();
     assert_eq!(slow_ended.recv_timeout(limit), Ok(Ok(())));
     assert_eq!(left_ended.recv_timeout(limit), Ok(Ok(())), "each device leaves the block to the other");
+}
+
+#[test]
+fn threads_that_had_nothing_to_do_end_after_a_last_block_that_fails() {
+    if !has_device("threads that had nothing to do") {
+        return;
+    }
+    let options = Options { end_points: 1, ..Options::default() };
+    let devices = Faulty::devices(Plan { appears_as: 2, ..Plan::default() }, options).1.unwrap();
+    let (mut first, first_ended) = Ends::new();
+    let (open, gate) = mpsc::channel();
+    first.gate = Some(gate);
+    first.collects = Duration::from_millis(20);
+    devices.submit(first, [1].into());
+    let (mut last, last_ended) = Ends::new();
+    last.fails = true;
+    devices.submit(last, [1].into());
+    let (dropped, has_dropped) = mpsc::channel();
+    let shared = Arc::clone(&devices.pool.shared);
+    let drops = std::thread::spawn(move || {
+        drop(devices);
+        dropped.send(()).unwrap();
+    });
+    let (begun, limit) = (Instant::now(), Duration::from_secs(60));
+    while !shared.state.lock().closing {
+        assert!(begun.elapsed() < limit, "the devices are not dropped");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // While the results of the first are taken, the thread of device 0 looks, and sleeps again: a block waits for device 1.
+    open.send(()).unwrap();
+    assert_eq!(first_ended.recv_timeout(limit), Ok(Ok(())));
+    assert!(last_ended.recv_timeout(limit).unwrap().is_err());
+    has_dropped.recv_timeout(limit).expect("the thread of device 0 waits for ever");
+    drops.join().unwrap();
 }
