@@ -20,6 +20,7 @@ pub mod faults;
 pub use devices::{device_kernels, pass_block};
 pub use images::list_files::list_images;
 pub use images::{beneath, decode, extract};
+pub use pictures::{decode_picture, denoise};
 pub use records::{read_arrow, read_jsonl, read_store, read_vectors, write_jsonl, write_store};
 pub use resources::gp_kernel::feedback_mode;
 pub use resources::space::options as distance_options;

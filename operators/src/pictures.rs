@@ -1,9 +1,9 @@
 //! Pictures with all their pixels: decoding, noise and its removal, comparison, and files again.
 
 mod row;
-pub(crate) mod decode_picture;
+pub mod decode_picture;
 pub(crate) mod add_noise;
-pub(crate) mod denoise;
+pub mod denoise;
 pub(crate) mod compare_pictures;
 pub(crate) mod encode;
 pub(crate) mod before_after;

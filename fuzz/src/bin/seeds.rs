@@ -199,7 +199,9 @@ fn images(root: &Path) -> Result<(), Box<dyn Error>> {
             let mut content = Cursor::new(Vec::new());
             image.write_to(&mut content, *format)?;
             let ending = format.extensions_str().first().copied().unwrap_or_default();
-            put(root, "image", &format!("{name}.{ending}"), content.get_ref())?;
+            for target in ["image", "picture"] {
+                put(root, target, &format!("{name}.{ending}"), content.get_ref())?;
+            }
         }
     }
     Ok(())

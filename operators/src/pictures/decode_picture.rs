@@ -10,10 +10,9 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
-use image::codecs::gif::GifDecoder;
 use image::codecs::png::PngDecoder;
 use image::codecs::webp::WebPDecoder;
-use image::{AnimationDecoder, DynamicImage, ImageFormat};
+use image::{DynamicImage, ImageFormat};
 
 use crate::columns;
 use crate::images::decode::decode_deep;
@@ -121,15 +120,50 @@ fn levels(mut samples: Vec<f32>) -> Samples {
 /// Whether a file holds several pictures in time.
 fn is_animated(content: &[u8]) -> bool {
     let animated = || match image::guess_format(content).ok()? {
-        ImageFormat::Gif => {
-            Some(GifDecoder::new(Cursor::new(content)).ok()?.into_frames().take(2).count() == 2)
-        }
+        ImageFormat::Gif => Some(has_second_frame(content)),
         ImageFormat::Png => PngDecoder::new(Cursor::new(content)).ok()?.is_apng().ok(),
         ImageFormat::WebP => Some(WebPDecoder::new(Cursor::new(content)).ok()?.has_animation()),
         _ => None,
     };
     // A decoder's panic is found again when the picture is decoded, and reported there.
     catch_unwind(AssertUnwindSafe(animated)).ok().flatten().unwrap_or(false)
+}
+
+/// Whether a GIF file has more than one frame.
+///
+/// Walks over the blocks and decodes none: the library's frames take four bytes for each pixel of a screen that the file may
+/// say is 65,535 pixels wide and high.
+fn has_second_frame(content: &[u8]) -> bool {
+    /// The bytes of a table of colours, by the flags before it.
+    fn table_bytes(flags: u8) -> usize {
+        if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
+    }
+    /// The place after some blocks, of which each begins with its length and the last is empty.
+    fn after_blocks(content: &[u8], mut at: usize) -> Option<usize> {
+        loop {
+            let bytes = usize::from(*content.get(at)?);
+            at += 1 + bytes;
+            if bytes == 0 {
+                return Some(at);
+            }
+        }
+    }
+    let second = || {
+        let mut at = 13 + table_bytes(*content.get(10)?);
+        let mut frames = 0;
+        loop {
+            at = match *content.get(at)? {
+                b'!' => after_blocks(content, at + 2)?,
+                b',' if frames == 1 => return Some(()),
+                b',' => {
+                    frames += 1;
+                    after_blocks(content, at + 11 + table_bytes(*content.get(at + 9)?))?
+                }
+                _ => return None,
+            };
+        }
+    };
+    second().is_some()
 }
 
 #[cfg(test)]
@@ -201,5 +235,21 @@ mod tests {
         assert_eq!(problems[0].0, "/p/a.gif");
         assert!(problems[0].1.contains("animation") && problems[0].1.contains("files of their own"));
         assert_eq!(problems[1].0, "/p/b.png");
+    }
+
+    #[test]
+    fn a_small_gif_of_a_huge_screen_takes_no_memory() {
+        // One frame of a pixel on a screen of 65,535 by 65,535, whose pixels would take 17 GB.
+        let mut content = b"GIF89a\xff\xff\xff\xff\x80\0\0".to_vec();
+        content.extend([0, 0, 0, 255, 255, 255]);
+        let frame = [b',', 0, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0x44, 1, 0];
+        content.extend(frame);
+        let one = [content.as_slice(), b";"].concat();
+        assert!(!has_second_frame(&one) && !has_second_frame(&content) && !has_second_frame(&content[..12]));
+        let message = picture(&one).unwrap_err();
+        assert!(message.contains("65535") || message.contains("MiB"), "{message}");
+        let comment = b"!\xfe\x03abc\0".as_slice();
+        let two = [content.as_slice(), comment, &frame, b";"].concat();
+        assert!(has_second_frame(&two) && picture(&two).unwrap_err().contains("animation"));
     }
 }
