@@ -112,6 +112,31 @@ def test_the_nearest_of_a_table_are_exact_whatever_finds_them(tmp_path: Path) ->
     assert store.nearest(queries[0], 3).ids.shape == (1, 3) and store.nearest(base[:2], 10**9).ids.shape == (2, 5000)
 
 
+def test_queries_among_some_rows_find_only_those(tmp_path: Path) -> None:
+    base = table(600)
+    queries = table(5) + np.float32(0.25)
+    exact = np.sqrt(((base[None].astype(np.float64) - queries[:, None].astype(np.float64)) ** 2).sum(axis=2))
+    store = bw.Vectors(base).save(tmp_path / "v.vectors.arrow")
+    codes = store.codes(tmp_path / "v.codes.arrow")
+    lists = store.lists(tmp_path / "v.lists.arrow", lists=16)
+    # In no order, and one twice.
+    for few in ([599, 3, 17, 3], list(range(1, 600, 2)), [42]):
+        rows = np.unique(few)
+        order = np.argsort(exact[:, rows], axis=1, kind="stable")[:, :9]
+        for options in ({}, {"codes": codes}, {"lists": lists, "probes": 16}):
+            found = store.nearest(queries, 9, among=few, **options)
+            assert (found.ids == rows[order]).all(), options
+            assert np.allclose(found.distances, np.take_along_axis(exact[:, rows], order, axis=1), rtol=1e-13, atol=0)
+        # Lists of which few are probed may miss rows, but find no others.
+        probed = store.nearest(queries, 9, among=few, lists=lists, probes=1).ids
+        assert np.isin(probed[probed != bw.NO_ID], rows).all()
+        within = store.within(queries, 2.5, among=few)
+        for row, (first, end) in enumerate(zip(within.starts, within.starts[1:], strict=False)):
+            assert set(within.ids[first:end].tolist()) == set(rows[exact[row, rows] <= 2.5].tolist())
+    nothing = store.nearest(queries, 9, among=[])
+    assert nothing.ids.shape == (5, 0) and len(store.within(queries, 9.0, among=[]).ids) == 0
+
+
 def test_vectors_are_added_and_removed() -> None:
     base, more = table(100), table(40, 8) + np.float32(9)
     store = bw.Vectors(base)
