@@ -109,7 +109,7 @@ fn lists_that_are_written_anew_are_the_old_or_the_new_file_when_the_command_is_k
         fs::write(at.join("l.arrow"), &old).expect("the old lists again");
     }
     assert!(killed > 0, "the first is killed at once");
-    // What was killed does not hinder the next one.
+    // The next command finds nothing in its way that a killed one has left.
     ok(at, &make("5", "l.arrow"));
     assert!(fs::read(at.join("l.arrow")).expect("a file") == new);
 }

@@ -44,7 +44,7 @@ impl<const P: usize, const R: usize> Tables<P, R> {
 /// A patch, or its coefficients, in rows of `R` numbers of which the first `P` count.
 type Patch<const P: usize, const R: usize> = [[f32; R]; P];
 
-/// What makes coefficients smaller.
+/// A rule by which coefficients shrink.
 #[derive(Clone, Copy)]
 pub(crate) enum Rule {
     /// Coefficients below this magnitude are zeroed.

@@ -58,7 +58,7 @@ impl Pixels {
         Self { height, width, step, stride, part, margin, values }
     }
 
-    /// Where a row keeps the pixels from column `x` on, which may lie left of the plane by up to the margin.
+    /// The place in a row of the pixels from column `x` on, which may lie left of the plane by up to the margin.
     #[inline(always)]
     fn place(&self, x: isize) -> usize {
         let at = (self.margin as isize + x) as usize;

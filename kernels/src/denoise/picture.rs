@@ -9,11 +9,11 @@ use super::parameters::Colour;
 /// The samples of a picture.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Samples {
-    /// Of 8 bits.
+    /// Samples of 8 bits.
     Bytes(Vec<u8>),
-    /// Of 16 bits; 257 of their steps are a grey level.
+    /// Samples of 16 bits; 257 of their steps are a grey level.
     Words(Vec<u16>),
-    /// In grey levels, 0 to 255.
+    /// Grey levels, 0 to 255.
     Floats(Vec<f32>),
 }
 

@@ -26,7 +26,7 @@ const QUALITY: u8 = 92;
 
 /// Writes a page on which each picture is shown before and after, with a handle that moves the border between the two.
 ///
-/// Of a large picture the page shows the middle, pixel by pixel. Transparency is not shown.
+/// The page shows the middle of a large picture, pixel by pixel. Transparency is not shown.
 ///
 /// # Inputs
 /// `noisy`, `denoised`: the same pictures in the same order.

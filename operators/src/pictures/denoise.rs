@@ -98,7 +98,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         phases: bind.count("phases"),
         colour: if bind.text("colour") == "apart" { Colour::Apart } else { Colour::Together },
     };
-    // Of the deviation only the strong settings depend.
+    // Only the strong settings depend on the deviation.
     for sigma in settings.sigma.map_or(vec![1.0, 100.0], |sigma| vec![sigma]) {
         settings.parameters(sigma).check()?;
     }

@@ -50,7 +50,7 @@ pub struct Arguments {
     /// The quality of JPEG
     #[arg(long, value_name = "Q", default_value_t = 95, value_parser = clap::value_parser!(u32).range(1..=100))]
     quality: u32,
-    /// What happens if a file is there already: fail, skip or replace
+    /// Fail, skip or replace, if a file is there already
     #[arg(long, value_name = "HOW", default_value = "fail", value_parser = ["fail", "skip", "replace"])]
     exists: String,
     /// A page that shows the pictures before and after, such as page.html

@@ -1,4 +1,4 @@
-//! Blocks that wait: for a device that was retired, and for one that became slow.
+//! Blocks that wait for a device that was retired or became slow, and threads that wait for a last block.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -7,6 +7,23 @@ use super::super::end_point::{Back, Feed};
 use super::super::faults::{Faulty, Plan, has_device};
 use super::super::fill_once::FillOnce;
 use super::*;
+
+/// The time after which a test fails that would wait for ever.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// One device that appears as two, each with one thread.
+fn two_devices() -> Arc<Devices> {
+    let plan = Plan { appears_as: 2, ..Plan::default() };
+    Faulty::devices(plan, Options { end_points: 1, ..Options::default() }).1.unwrap()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "it does not happen that {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// A block that sends its result, once its gate opens.
 struct Ends {
@@ -80,10 +97,7 @@ fn a_block_left_to_a_device_that_became_slow_is_taken_by_the_other() {
     if !has_device("a block left to a device that became slow") {
         return;
     }
-    let plan = Plan { appears_as: 2, ..Plan::default() };
-    let options = Options { end_points: 1, ..Options::default() };
-    let devices = Faulty::devices(plan, options).1.unwrap();
-    let limit = Duration::from_secs(60);
+    let devices = two_devices();
     let (mut slow, slow_ended) = Ends::new();
     let (open, gate) = mpsc::channel();
     slow.gate = Some(gate);
@@ -94,16 +108,13 @@ fn a_block_left_to_a_device_that_became_slow_is_taken_by_the_other() {
     devices.submit(slow, [1].into());
     let (left, left_ended) = Ends::new();
     devices.submit(left, [0, 1].into());
-    // Device 0 leaves the block to device 1, whose only thread feeds; that becomes slower by a thousand times.
-    let begun = Instant::now();
-    while !devices.pool.shared.state.lock().has_declined {
-        assert!(begun.elapsed() < limit, "device 0 has taken the block, or decides nothing");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    // Device 0 leaves the block to device 1, whose only thread feeds.
+    wait_until("device 0 leaves the block to device 1", || devices.pool.shared.state.lock().has_declined);
+    // The time that the block takes: it makes device 1 the slower one by far.
     std::thread::sleep(Duration::from_millis(20));
     open.send(()).unwrap();
-    assert_eq!(slow_ended.recv_timeout(limit), Ok(Ok(())));
-    assert_eq!(left_ended.recv_timeout(limit), Ok(Ok(())), "each device leaves the block to the other");
+    assert_eq!(slow_ended.recv_timeout(LIMIT), Ok(Ok(())));
+    assert_eq!(left_ended.recv_timeout(LIMIT), Ok(Ok(())), "each device leaves the block to the other");
 }
 
 #[test]
@@ -111,8 +122,7 @@ fn threads_that_had_nothing_to_do_end_after_a_last_block_that_fails() {
     if !has_device("threads that had nothing to do") {
         return;
     }
-    let options = Options { end_points: 1, ..Options::default() };
-    let devices = Faulty::devices(Plan { appears_as: 2, ..Plan::default() }, options).1.unwrap();
+    let devices = two_devices();
     let (mut first, first_ended) = Ends::new();
     let (open, gate) = mpsc::channel();
     first.gate = Some(gate);
@@ -127,15 +137,11 @@ fn threads_that_had_nothing_to_do_end_after_a_last_block_that_fails() {
         drop(devices);
         dropped.send(()).unwrap();
     });
-    let (begun, limit) = (Instant::now(), Duration::from_secs(60));
-    while !shared.state.lock().closing {
-        assert!(begun.elapsed() < limit, "the devices are not dropped");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the devices are dropped", || shared.state.lock().closing);
     // While the results of the first are taken, the thread of device 0 looks, and sleeps again: a block waits for device 1.
     open.send(()).unwrap();
-    assert_eq!(first_ended.recv_timeout(limit), Ok(Ok(())));
-    assert!(last_ended.recv_timeout(limit).unwrap().is_err());
-    has_dropped.recv_timeout(limit).expect("the thread of device 0 waits for ever");
+    assert_eq!(first_ended.recv_timeout(LIMIT), Ok(Ok(())));
+    assert!(last_ended.recv_timeout(LIMIT).unwrap().is_err());
+    has_dropped.recv_timeout(LIMIT).expect("the thread of device 0 waits for ever");
     drops.join().unwrap();
 }
