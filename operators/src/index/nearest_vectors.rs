@@ -4,6 +4,7 @@
 //! slots bound pieces of the store side by side; each piece begins with the ranges that the pieces before it have left.
 
 mod block;
+mod ranking;
 pub(super) mod on_device;
 
 use std::ops::Range;
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use boxwork_kernels::CodePath;
-use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::vector::codes::{CodeNearest, CodeQueries, Codes, Levels};
 use boxwork_kernels::vector::device::Plan;
 use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, VectorRef};
@@ -28,6 +28,7 @@ use boxwork_stores::subset::Subset;
 use boxwork_stores::vector_codes::{self, vectors_of};
 
 use self::on_device::{Chunks, DEVICE_ROWS_MIN, Sized, VectorScan};
+use self::ranking::{Answer, Left, exact};
 use super::metric_search::{INPUTS, OUTPUTS};
 use crate::columns::distances_envelope;
 use crate::devices::code_path;
@@ -42,8 +43,6 @@ const NO_CODES: &str = "none";
 const PIECE_ROWS: u64 = 16_384;
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
-/// f64 distances that are computed before the range is looked at again.
-const EXACT_ROWS: usize = 64;
 
 /// Finds the nearest vectors of a block of queries.
 ///
@@ -386,28 +385,6 @@ impl Search {
     }
 }
 
-/// The answer of a query, or why there is none.
-type Answer = Result<Ranked, BoxError>;
-
-/// The answer of a query.
-struct Ranked {
-    /// Distances and ids.
-    nearest: Vec<(f64, u64)>,
-    /// The rows that were left, and the distances that were computed.
-    left: u64,
-    computed: u64,
-}
-
-/// The rows that may be answers of a query.
-enum Left {
-    /// With lower bounds.
-    Bounds(CodeNearest),
-    /// With values that bound nothing.
-    Values(Nearest),
-    /// Those of a small subset.
-    All(Arc<[(f64, u32)]>),
-}
-
 /// Bounds the rows of a piece, or those in a subset, beginning with the ranges found so far.
 fn scan(
     shared: &Shared,
@@ -468,31 +445,4 @@ fn part(all: VectorRef<'_>, dimensions: usize, rows: Range<usize>) -> VectorRef<
         VectorRef::U8(all) => VectorRef::U8(&all[at]),
         VectorRef::I8(all) => VectorRef::I8(&all[at]),
     }
-}
-
-/// The k least (distance, id) of what is left, the least bounds first, up to the first bound beyond the k-th distance.
-fn exact(query: &Query, left: Left, k: usize, range: f64, interrupt: Interrupt<'_>) -> Answer {
-    let (mut found, mut computed) = (Vec::new(), 0);
-    let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-    let has_bounds = matches!(left, Left::Bounds(_));
-    let rows: Arc<[(f64, u32)]> = match left {
-        Left::Bounds(nearest) => nearest.finish().into(),
-        Left::Values(nearest) => nearest.into_kept().into(),
-        Left::All(rows) => rows,
-    };
-    let left = rows.len() as u64;
-    for rows in rows.chunks(EXACT_ROWS.max(k)) {
-        let is_beyond = |kth: &(f64, u64)| has_bounds && rows[0].0 > kth.0;
-        if found.len() >= k && found.get(k - 1).is_some_and(is_beyond) {
-            break;
-        }
-        let mut ids: Vec<u64> = rows.iter().map(|(_, row)| u64::from(*row)).collect();
-        ids.sort_unstable();
-        let distances = query.exact_until(&ids, interrupt)?;
-        computed += ids.len() as u64;
-        found.extend(distances.into_iter().zip(ids).filter(|(distance, _)| *distance <= range));
-        found.sort_unstable_by(order);
-        found.truncate(k);
-    }
-    Ok(Ranked { nearest: found, left, computed })
 }
