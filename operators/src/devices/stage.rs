@@ -225,6 +225,11 @@ impl<T: DeviceTask> DeviceStage<T> {
         }
     }
 
+    /// The task, between two firings.
+    pub(crate) fn task_mut(&mut self) -> &mut T {
+        &mut self.task
+    }
+
     /// Gives the task back when the stage is done.
     pub(crate) fn into_task(self) -> T {
         self.task

@@ -7,6 +7,7 @@ mod block;
 mod ranking;
 pub(super) mod on_device;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,13 +29,12 @@ use boxwork_stores::subset::Subset;
 use boxwork_stores::vector_codes::{self, vectors_of};
 
 use self::on_device::{Chunks, DEVICE_ROWS_MIN, Sized, VectorScan};
-use self::ranking::{Answer, Left, exact};
 use super::metric_search::{INPUTS, OUTPUTS};
 use crate::columns::distances_envelope;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
 use crate::resources::{self, SPACE, check_range, device_parameter, get_range, range_parameter};
-use crate::search::queries::{K, Queries, Query};
+use crate::search::queries::{K, Queries};
 use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
 /// The word for no codes.
@@ -179,10 +179,17 @@ struct Search {
     next: u64,
     /// The next query to rank.
     ranked: usize,
+    /// Answers that come before those of earlier queries: by the first query, their number and their rows.
+    early: BTreeMap<usize, (usize, Rows)>,
 }
+
+/// Answers: queries, ids and distances.
+type Rows = Vec<(u32, u64, f64)>;
 
 /// Queries packed for the way in which rows are bounded.
 enum Packed {
+    /// The scan on devices has packed them.
+    OnDevices,
     Codes(CodeQueries),
     Bytes(ByteQueries),
     Flat(FlatQueries),
@@ -205,16 +212,17 @@ impl Operator for NearestVectors {
         if cx.is_cancelled() {
             return Ok(Flow::Done);
         }
-        if let Some(stage) = &mut search.on_devices {
-            let flow = stage.process(cx)?;
-            if flow == Flow::Done
-                && !cx.is_cancelled()
-                && let Some(stage) = search.on_devices.take()
-            {
-                search.found = Found::Values(stage.into_task().into_found());
+        if search.on_devices.is_some() {
+            let flow = search.process_on_devices(cx, &self.shared, (self.k, self.range))?;
+            self.rows.extend(search.in_order());
+            if flow == Flow::Done && !cx.is_cancelled() {
+                search.on_devices = None;
                 return Ok(Flow::More);
             }
-            return Ok(flow);
+            return Ok(match self.send(cx)? {
+                Some(Pushed::Closed) => Flow::Done,
+                _ => flow,
+            });
         }
         let count = self.shared.vectors.len();
         if search.next < count && search.queries.len() > 0 {
@@ -224,26 +232,38 @@ impl Operator for NearestVectors {
         }
         if search.ranked < search.queries.len() {
             search.count(cx, count);
-            let found = search.rank(cx, &self.shared, self.k, self.range)?;
+            let lefts = search.take_left();
+            let found = search.rank(cx, &self.shared, 0, lefts, (self.k, self.range))?;
+            search.ranked = search.queries.len();
             self.rows.extend(found);
             return Ok(Flow::More);
         }
+        Ok(match self.send(cx)? {
+            Some(_) => Flow::Done,
+            None => Flow::Wait,
+        })
+    }
+}
+
+impl NearestVectors {
+    /// Sends the answers that are there; nothing if some wait for room.
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<Pushed>, BoxError> {
         while self.sent < self.rows.len() {
             if !cx.has_room(OUTPUTS[0]) {
-                return Ok(Flow::Wait);
+                return Ok(None);
             }
             let upto = self.rows.len().min(self.sent + ENVELOPE_ROWS);
             let envelope = distances_envelope(&self.rows[self.sent..upto])?;
             self.sent = upto;
             if cx.push(OUTPUTS[0], envelope)? == Pushed::Closed {
-                return Ok(Flow::Done);
+                return Ok(Some(Pushed::Closed));
             }
         }
-        Ok(Flow::Done)
+        self.rows.clear();
+        self.sent = 0;
+        Ok(Some(Pushed::Sent))
     }
-}
 
-impl NearestVectors {
     fn begin(&self, cx: &mut Context<'_>) -> Result<Search, BoxError> {
         let Shared { space, vectors, measure, codes, .. } = &*self.shared;
         let subset = self.among.read(cx, &**space.store())?;
@@ -258,13 +278,36 @@ impl NearestVectors {
             }
         }
         numbered.sort_by_key(|(number, _)| *number);
-        let numbers: Vec<&[f32]> = numbered.iter().map(|(_, numbers)| numbers.as_slice()).collect();
+        let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
+        let mut search = Search {
+            queries,
+            packed: Packed::OnDevices,
+            found: Found::Values(Vec::new()),
+            on_devices: None,
+            next: vectors.len(),
+            ranked: 0,
+            early: BTreeMap::new(),
+            subset: subset.clone(),
+        };
+        if let Some(few) = few {
+            search.found = Found::All(few.ids().map(|id| (0.0, id as u32)).collect());
+            return Ok(search);
+        }
+        let numbers: Vec<Vec<f32>> = numbered.into_iter().map(|(_, numbers)| numbers).collect();
+        if codes.is_none() && on_device::can_scan(self.k, &self.picked) && !numbers.is_empty() {
+            let sized = self.plan.unwrap_or_else(|| Sized::new(Plan::new(self.k)));
+            let sizes = (self.k, self.range, self.slots, sized);
+            let stage = on_device::stage(&self.shared, numbers, sizes, subset.as_ref(), &self.picked);
+            search.on_devices = stage.map(Box::new);
+            return Ok(search);
+        }
+        let numbers: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
         let (path, dimensions) = (CodePath::detect(), vectors.kind().dimensions());
         let bytes = || ByteQueries::new(path, *measure, vectors.kind().number_type(), dimensions, &numbers);
         let values = |value_of: &dyn Fn(usize) -> f64| {
             Found::Values((0..numbers.len()).map(|query| Nearest::new(self.k, value_of(query))).collect())
         };
-        let (packed, found) = match (codes, bytes()) {
+        (search.packed, search.found) = match (codes, bytes()) {
             (Some(codes), _) => {
                 let found = vec![CodeNearest::new(self.k, self.range); numbers.len()];
                 (Packed::Codes(CodeQueries::new(path, codes, &numbers)), Found::Codes(found))
@@ -279,21 +322,8 @@ impl NearestVectors {
                 (Packed::Flat(flat), found)
             }
         };
-        let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
-        let on_devices = match packed {
-            Packed::Codes(_) => None,
-            _ if few.is_some() => None,
-            _ => {
-                let numbers = numbered.into_iter().map(|(_, numbers)| numbers).collect();
-                let plan = self.plan.unwrap_or_else(|| Sized { plan: Plan::new(self.k), emulates: false });
-                let sizes = (self.k, self.range, self.slots, plan);
-                on_device::stage(&self.shared, numbers, sizes, subset.as_ref(), &self.picked)
-            }
-        };
-        let all = few.map(|few| Found::All(few.ids().map(|id| (0.0, id as u32)).collect()));
-        let next = if all.is_some() || on_devices.is_some() { vectors.len() } else { 0 };
-        let on_devices = on_devices.map(Box::new);
-        Ok(Search { queries, packed, found: all.unwrap_or(found), subset, on_devices, next, ranked: 0 })
+        search.next = 0;
+        Ok(search)
     }
 }
 
@@ -340,49 +370,6 @@ impl Search {
         self.next = count.min(next + pieces * PIECE_ROWS);
         Ok(())
     }
-
-    /// Ranks what is left of the next queries, side by side.
-    fn rank(
-        &mut self,
-        cx: &mut Context<'_>,
-        shared: &Shared,
-        k: usize,
-        range: f64,
-    ) -> Result<Vec<(u32, u64, f64)>, BoxError> {
-        let lefts: Vec<Left> = match &mut self.found {
-            Found::Codes(found) => found.drain(..).map(Left::Bounds).collect(),
-            Found::Values(found) => found.drain(..).map(Left::Values).collect(),
-            Found::All(rows) => self.queries.iter().map(|_| Left::All(Arc::clone(rows))).collect(),
-        };
-        let queries: Vec<&Query> = self.queries.iter().collect();
-        let is_few = matches!(self.found, Found::All(_));
-        self.ranked = queries.len();
-        let mut answers: Vec<(Option<Left>, Option<Answer>)> =
-            lefts.into_iter().map(|left| (Some(left), None)).collect();
-        cx.inside(|inside| {
-            let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut answers, 1, |idx, of_query| {
-                let (left, answer) = &mut of_query[0];
-                *answer = left.take().map(|left| exact(queries[idx], left, k, range, &cancelled));
-            });
-        });
-        shared.space.store().confirm()?;
-        let (mut rows, mut left, mut computed) = (Vec::new(), 0, 0);
-        for (query, (_, answer)) in queries.iter().zip(answers) {
-            let Some(answer) = answer else { continue };
-            let answer = answer?;
-            (left, computed) = (left + answer.left, computed + answer.computed);
-            rows.extend(answer.nearest.into_iter().map(|(distance, id)| (query.number, id, distance)));
-        }
-        match &self.packed {
-            _ if is_few => (),
-            Packed::Codes(queries) if queries.bits() == 8 => cx.count("left by 8 bits", left),
-            Packed::Codes(_) => cx.count("left by 4 bits", left),
-            Packed::Bytes(_) | Packed::Flat(_) => cx.count("left", left),
-        }
-        cx.count("computed", computed);
-        Ok(rows)
-    }
 }
 
 /// Bounds the rows of a piece, or those in a subset, beginning with the ranges found so far.
@@ -424,7 +411,9 @@ fn scan(
                     match packed {
                         Packed::Bytes(queries) => queries.scan(part, first as u32, skips, &mut nearest),
                         Packed::Flat(queries) => queries.scan(part, first as u32, skips, &mut nearest),
-                        Packed::Codes(_) => unreachable!("queries of codes find rows by bounds"),
+                        Packed::Codes(_) | Packed::OnDevices => {
+                            unreachable!("slots have queries as values take them")
+                        }
                     }
                     first = upto;
                 }

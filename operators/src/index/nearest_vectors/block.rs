@@ -1,4 +1,4 @@
-//! A chunk of vectors for all queries of a request, on its way to a device and back.
+//! A chunk of vectors for a group of queries, on its way to a device and back.
 //!
 //! The host waits once for the whole chunk: stages, selections and what comes back are one sequence of commands.
 
@@ -30,7 +30,7 @@ const ROWS: u64 = 0;
 const HALVES: u64 = 1;
 const TERMS: u64 = 2;
 
-/// The parts that all blocks of a request share.
+/// The parts that all blocks of a group of queries share.
 pub(super) struct Request {
     pub(super) queries: DeviceQueries,
     pub(super) plan: Plan,
@@ -115,14 +115,18 @@ pub(super) struct VectorBlock {
     shared: Arc<Shared>,
     request: Arc<Request>,
     pub(super) chunk: usize,
-    /// Rows that were searched before.
+    /// The number of the group of queries.
+    pub(super) group: usize,
+    /// Rows that were searched for them before.
     seen: u64,
     /// By query: no value above it matters.
     limits: Vec<f32>,
     /// By query: twice the error of a value.
     errors: Vec<f32>,
-    /// The device that keeps the chunk, unless it has failed.
+    /// The device that keeps the chunk, unless all do or it has failed.
     pub(super) home: Option<usize>,
+    /// A device has failed to compute the block.
+    pub(super) is_again: bool,
     is_kept: bool,
     brings: bool,
     /// The device that computed it last.
@@ -137,14 +141,26 @@ impl VectorBlock {
     pub(super) fn new(
         shared: &Arc<Shared>,
         request: &Arc<Request>,
-        (chunk, seen): (usize, u64),
+        (chunk, group, seen): (usize, usize, u64),
         (limits, errors): (Vec<f32>, Vec<f32>),
-        (home, is_kept): (usize, bool),
+        (home, is_kept): (Option<usize>, bool),
     ) -> Self {
-        let (shared, request) = (Arc::clone(shared), Arc::clone(request));
-        let (home, brings, device) = (Some(home), false, String::new());
-        let (counts, found) = (Vec::new(), Vec::new());
-        Self { shared, request, chunk, seen, limits, errors, home, is_kept, brings, device, counts, found }
+        Self {
+            shared: Arc::clone(shared),
+            request: Arc::clone(request),
+            chunk,
+            group,
+            seen,
+            limits,
+            errors,
+            home,
+            is_again: false,
+            is_kept,
+            brings: false,
+            device: String::new(),
+            counts: Vec::new(),
+            found: Vec::new(),
+        }
     }
 
     fn rows(&self) -> Range<u64> {

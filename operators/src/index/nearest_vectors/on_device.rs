@@ -1,163 +1,41 @@
-//! The scan of `nearest_vectors` on devices: chunks of rows become blocks, and blocks that come back become the nearest.
+//! The scan of `nearest_vectors` on devices: a chunk of rows is a block for each group of queries, and blocks that come back become
+//! the nearest.
+//!
+//! Each of several devices keeps a share of the chunks. Where the shares would be uneven and each has room for all, each has a
+//! replica of all chunks, and takes some groups of queries.
 //!
 //! Invariant: whatever devices do, a row that may be among the k nearest of a query is in the query's list: a list that has
 //! overflowed, and a block that has failed, are scanned by slots.
 
+mod chunks;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::interrupt::ask;
-use boxwork_kernels::vector::device::{self, ABSENT, DeviceQueries, HalfError, K_MAX, Plan, Products};
-use boxwork_kernels::vector::{FlatQueries, Nearest, VectorMeasure};
+use boxwork_kernels::vector::device::{DeviceQueries, GROUP, HalfError, K_MAX, Plan, Products};
+use boxwork_kernels::vector::{FlatQueries, Nearest};
 use boxwork_runtime::feeding::{Device, Devices, Picked, Residence};
 use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _, Pushed};
-use boxwork_stores::kinds::{Kind as _, Vectors};
-use boxwork_stores::object_store::ObjectStore;
-use boxwork_stores::store_error::StoreError;
+use boxwork_stores::kinds::Kind as _;
 use boxwork_stores::subset::Subset;
 
+pub(super) use self::chunks::Chunks;
 use super::block::{Request, VectorBlock};
 use super::{Found, PIECE_ROWS, Packed, Shared, part, scan};
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 
 /// From this many rows on `auto` takes GPUs.
 pub(in crate::index) const DEVICE_ROWS_MIN: u64 = 1 << 16;
-/// The bytes of a chunk on a device.
-const CHUNK_BYTES: u64 = 1 << 30;
-/// The rows of a chunk at most: a block has a number for each group of rows and queries.
-const CHUNK_ROWS: u64 = 1 << 23;
 /// Chunks are whole blocks; slots take an item a firing.
 const SIZES: Sizes = Sizes { block: [1, 1], block_min: [1, 1], slots: [1, 1], blocks_per_device: 2 };
+/// Queries of a block at most: while a device scans for some, slots rank others.
+const GROUP_QUERIES: usize = 1024;
 /// Queries of a block whose first entry is computed again.
 const CHECKED: usize = 16;
-
-/// A store cut into chunks, and what is known of their rows.
-pub(super) struct Chunks {
-    /// By chunk: its batches.
-    batches: Vec<Range<usize>>,
-    terms: Vec<OnceLock<Terms>>,
-}
-
-/// The terms of a chunk's rows, and their largest norm.
-pub(super) struct Terms {
-    pub(super) terms: Vec<[f32; 2]>,
-    norm_max: f64,
-    /// What rounding to halves takes.
-    halved: HalfError,
-}
-
-impl Chunks {
-    /// Cuts a store.
-    pub(super) fn new(vectors: &ObjectStore<Vectors>) -> Self {
-        Self::of_bytes(vectors, CHUNK_BYTES)
-    }
-
-    fn of_bytes(vectors: &ObjectStore<Vectors>, bytes_max: u64) -> Self {
-        let bytes_of_row = (vectors.kind().dimensions() * vectors.kind().number_type().bytes()) as u64;
-        let rows_max = (bytes_max / bytes_of_row.max(1)).clamp(1, CHUNK_ROWS);
-        let (mut batches, mut first) = (Vec::new(), 0);
-        for batch in 0..vectors.batches() {
-            let begin = vectors.ids(first).start;
-            if batch > first && vectors.ids(batch).end - begin > rows_max {
-                batches.push(first..batch);
-                first = batch;
-            }
-        }
-        batches.push(first..vectors.batches());
-        let terms = batches.iter().map(|_| OnceLock::new()).collect();
-        Self { batches, terms }
-    }
-
-    fn count(&self) -> usize {
-        self.batches.len()
-    }
-
-    /// The rows of a chunk.
-    pub(super) fn rows(&self, vectors: &ObjectStore<Vectors>, chunk: usize) -> Range<u64> {
-        let batches = &self.batches[chunk];
-        vectors.ids(batches.start).start..vectors.ids(batches.end - 1).end
-    }
-
-    /// The terms of a chunk, which the task has computed.
-    pub(super) fn terms(&self, chunk: usize) -> &Terms {
-        self.terms[chunk].get().expect("a task begins with the terms of all chunks")
-    }
-
-    fn residence(
-        &self,
-        vectors: &ObjectStore<Vectors>,
-        devices: &Devices,
-        allowed: &Arc<[usize]>,
-    ) -> Residence {
-        let bytes_of_row = (vectors.kind().dimensions() * vectors.kind().number_type().bytes()
-            + size_of::<[f32; 2]>()) as u64;
-        let bytes = (0..self.count()).map(|chunk| {
-            let rows = self.rows(vectors, chunk);
-            (rows.end - rows.start) * bytes_of_row
-        });
-        Residence::new(devices, Arc::clone(allowed), bytes)
-    }
-
-    /// Computes the terms that are missing, on slots.
-    fn fill(&self, cx: &mut Context<'_>, shared: &Shared) -> Result<(), BoxError> {
-        let (vectors, measure) = (&shared.vectors, shared.measure);
-        for (batches, terms) in self.batches.iter().zip(&self.terms) {
-            if terms.get().is_some() {
-                continue;
-            }
-            let fresh: Vec<u64> = batches
-                .clone()
-                .filter(|batch| !vectors.is_checked(*batch))
-                .map(|batch| vectors.ids(batch).start)
-                .collect();
-            if !fresh.is_empty() {
-                let cancelled = cx.cancelled();
-                cx.detached("disk", || vectors.bring_in_until(fresh, &cancelled))??;
-            }
-            let mut parts: Vec<_> = batches.clone().map(|batch| (batch, None)).collect();
-            cx.inside(|inside| {
-                let cancelled = inside.cancelled();
-                inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
-                    for (batch, terms) in parts.iter_mut().filter(|_| !cancelled()) {
-                        *terms = Some(terms_of(vectors, measure, *batch));
-                    }
-                });
-            });
-            ask(&|| cx.is_cancelled())?;
-            let (mut all, mut norm_max, mut halved) = (Vec::new(), 0.0_f64, HalfError::default());
-            for (_, part) in parts {
-                let (terms, norm, error) = part.expect("no part was left out")?;
-                all.extend(terms);
-                halved = halved.max(error);
-                norm_max = if norm <= norm_max { norm_max } else { norm };
-            }
-            // Another request may have been first, with equal terms.
-            let _ = terms.set(Terms { terms: all, norm_max, halved });
-        }
-        Ok(())
-    }
-}
-
-/// The terms of a batch's rows; removed ones are absent.
-fn terms_of(
-    vectors: &ObjectStore<Vectors>,
-    measure: VectorMeasure,
-    batch: usize,
-) -> Result<(Vec<[f32; 2]>, f64, HalfError), StoreError> {
-    let dimensions = vectors.kind().dimensions();
-    let (mut terms, norm, halved) = vectors.read::<_, StoreError>(|objects| {
-        Ok(device::terms(measure, dimensions, objects.batch(batch)?.all()))
-    })?;
-    for (row, term) in vectors.ids(batch).zip(&mut terms) {
-        if !vectors.has(row) {
-            *term = ABSENT;
-        }
-    }
-    Ok((terms, norm, halved))
-}
 
 /// The first generation of NVIDIA devices whose matrix units take halves in this form.
 const UNITS_FROM: (u32, u32) = (8, 0);
@@ -172,32 +50,44 @@ const QUERIES_AT_ONCE: usize = 64;
 
 /// A part of the scan.
 pub(super) enum Item {
-    /// A whole chunk, for all queries.
-    Chunk(usize),
-    /// Some rows, for all queries or for those at some places; slots scan them.
-    Rows(Range<u64>, Option<Arc<[usize]>>),
+    /// A whole chunk, for the queries of a group.
+    Chunk(usize, usize),
+    /// Some rows, for the queries of a group or for those at some places; slots scan them.
+    Rows(Range<u64>, usize, Option<Arc<[usize]>>),
+}
+
+/// Queries that share blocks.
+struct Group {
+    queries: Range<usize>,
+    /// Set by the first firing, which knows the rows' errors.
+    request: Option<Arc<Request>>,
+    /// Rows that were searched for them.
+    seen: u64,
+    /// Items to come, or under way.
+    left: usize,
 }
 
 /// The scan of all rows, as a task for devices.
 pub(super) struct VectorScan {
     shared: Arc<Shared>,
-    /// Set by the first firing, which knows the rows' errors.
-    request: Option<Arc<Request>>,
-    queries: Option<DeviceQueries>,
     k: usize,
-    plan: Plan,
+    range: f64,
+    sized: Sized,
     /// The rows to search among, if not all.
     subset: Option<Arc<Subset>>,
     /// Whether all devices have matrix units, or tests want them emulated.
     has_units: bool,
-    /// The queries as slots take them.
-    packed: Packed,
     numbers: Vec<Vec<f32>>,
+    groups: Vec<Group>,
     residence: Residence,
+    /// Whether each device has all chunks, and takes the blocks of some groups.
+    has_replicas: bool,
     slots: u64,
     found: Vec<Nearest>,
     items: VecDeque<Item>,
-    /// Rows to search that are done.
+    /// Groups that have searched all rows.
+    done: VecDeque<usize>,
+    /// Pairs of rows and queries that are done.
     seen: u64,
 }
 
@@ -206,18 +96,32 @@ pub(super) struct VectorScan {
 pub(in crate::index) struct Sized {
     pub(in crate::index) plan: Plan,
     pub(in crate::index) emulates: bool,
+    /// Queries of a group at most.
+    pub(in crate::index) queries: usize,
 }
 
-/// The scan on the devices that are picked, if they can do it: not for more objects than a list holds.
+impl Sized {
+    /// The usual sizes.
+    pub(in crate::index) fn new(plan: Plan) -> Self {
+        Self { plan, emulates: false, queries: GROUP_QUERIES }
+    }
+}
+
+/// Whether devices are picked, and can do it: lists hold so many objects.
+pub(super) fn can_scan(k: usize, picked: &Picked) -> bool {
+    picked.devices.is_some() && k <= K_MAX
+}
+
+/// The scan on the devices that are picked, if they can do it.
 pub(super) fn stage(
     shared: &Arc<Shared>,
     numbers: Vec<Vec<f32>>,
-    (k, range, slots, plan): (usize, f64, u64, Sized),
+    (k, range, slots, sized): (usize, f64, u64, Sized),
     subset: Option<&Arc<Subset>>,
     picked: &Picked,
 ) -> Option<DeviceStage<VectorScan>> {
-    let (devices, allowed) = picked.devices.clone().filter(|_| k <= K_MAX && !numbers.is_empty())?;
-    let task = VectorScan::new(shared, numbers, (k, range, slots, plan), subset, (&devices, &allowed));
+    let (devices, allowed) = picked.devices.clone().filter(|_| can_scan(k, picked) && !numbers.is_empty())?;
+    let task = VectorScan::new(shared, numbers, (k, range, slots, sized), subset, (&devices, &allowed));
     Some(DeviceStage::new(task, SIZES, Some((devices, allowed))))
 }
 
@@ -243,7 +147,7 @@ impl Scan {
 
     /// By query, the rows that may be among its nearest, once the scan is done.
     pub(in crate::index) fn into_found(self) -> Vec<Nearest> {
-        self.0.into_task().into_found()
+        self.0.into_task().found
     }
 }
 
@@ -251,35 +155,37 @@ impl VectorScan {
     fn new(
         shared: &Arc<Shared>,
         numbers: Vec<Vec<f32>>,
-        (k, range, slots, plan): (usize, f64, u64, Sized),
+        (k, range, slots, sized): (usize, f64, u64, Sized),
         subset: Option<&Arc<Subset>>,
         (devices, allowed): (&Devices, &Arc<[usize]>),
     ) -> Self {
-        let (vectors, measure) = (&shared.vectors, shared.measure);
-        let dimensions = vectors.kind().dimensions();
-        let slices: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
-        let queries = DeviceQueries::new(measure, dimensions, &slices);
-        let found = (0..queries.len()).map(|query| Nearest::new(k, queries.value_of(query, range))).collect();
+        let (residence, chunks) =
+            (shared.chunks.residence(&shared.vectors, devices, allowed), shared.chunks.count());
+        // Chunks are spread over devices; where shares would be uneven, queries are.
+        let has_replicas = residence.is_whole() && !chunks.is_multiple_of(allowed.len());
+        let of_group = match has_replicas {
+            true => sized.queries.min(numbers.len().div_ceil(allowed.len()).next_multiple_of(GROUP)),
+            false => sized.queries,
+        };
+        let groups = (0..numbers.len()).step_by(of_group).map(|first| {
+            let queries = first..numbers.len().min(first + of_group);
+            Group { queries, request: None, seen: 0, left: 0 }
+        });
         Self {
-            packed: Packed::Flat(FlatQueries::new(CodePath::detect(), measure, dimensions, &slices)),
-            request: None,
-            queries: Some(queries),
             k,
-            plan: plan.plan,
-            has_units: plan.emulates || allowed.iter().all(|device| has_units(&devices.list()[*device])),
-            residence: shared.chunks.residence(vectors, devices, allowed),
-            items: (0..shared.chunks.count())
-                .filter(|chunk| {
-                    let rows = shared.chunks.rows(vectors, *chunk);
-                    subset.is_none_or(|subset| subset.count_in(rows) > 0)
-                })
-                .map(Item::Chunk)
-                .collect(),
+            range,
+            sized,
             subset: subset.cloned(),
+            has_units: sized.emulates || allowed.iter().all(|device| has_units(&devices.list()[*device])),
+            groups: groups.collect(),
+            residence,
+            has_replicas,
             shared: Arc::clone(shared),
             numbers,
             slots,
-            found,
+            found: Vec::new(),
+            items: VecDeque::new(),
+            done: VecDeque::new(),
             seen: 0,
         }
     }
@@ -297,22 +203,68 @@ impl VectorScan {
         }
     }
 
-    fn request(&self) -> &Arc<Request> {
-        self.request.as_ref().expect("the first firing makes it")
+    /// Takes queries that have searched all rows: the place of the first, and the nearest of each.
+    pub(super) fn take_done(&mut self) -> Option<(usize, Vec<Nearest>)> {
+        let queries = self.groups[self.done.pop_front()?].queries.clone();
+        let taken = |found: &mut Nearest| std::mem::replace(found, Nearest::new(0, 0.0));
+        Some((queries.start, self.found[queries].iter_mut().map(taken).collect()))
     }
 
-    /// The nearest of each query, once the stage has ended.
-    pub(super) fn into_found(self) -> Vec<Nearest> {
-        self.found
+    /// The queries of each group as devices take them, made side by side.
+    fn packed(&self, cx: &mut Context<'_>) -> Result<Vec<DeviceQueries>, BoxError> {
+        let (measure, dimensions) = (self.shared.measure, self.shared.vectors.kind().dimensions());
+        let mut packed: Vec<Option<DeviceQueries>> = self.groups.iter().map(|_| None).collect();
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut packed, 1, |group, packed| {
+                let numbers = &self.numbers[self.groups[group].queries.clone()];
+                let slices: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
+                packed[0] = Some(DeviceQueries::new(measure, dimensions, &slices));
+            });
+        });
+        ask(&|| cx.is_cancelled())?;
+        Ok(packed.into_iter().flatten().collect())
+    }
+
+    /// Makes the items of all groups.
+    fn make_items(&mut self) {
+        let (shared, groups) = (&self.shared, self.groups.len());
+        let all = 0..shared.vectors.len();
+        // Values that may leave f32 exclude nothing: slots know what to do.
+        if !self.found.iter().all(|found| found.error().is_finite()) {
+            self.items.extend((0..groups).map(|group| Item::Rows(all.clone(), group, None)));
+            self.groups.iter_mut().for_each(|group| group.left = 1);
+            return;
+        }
+        let chunks = (0..shared.chunks.count()).filter(|chunk| {
+            let rows = shared.chunks.rows(&shared.vectors, *chunk);
+            self.subset.as_ref().is_none_or(|subset| subset.count_in(rows) > 0)
+        });
+        let chunks: Vec<usize> = chunks.collect();
+        // What one chunk leaves of a query limits it in the next.
+        self.items
+            .extend(chunks.iter().flat_map(|chunk| (0..groups).map(|group| Item::Chunk(*chunk, group))));
+        self.groups.iter_mut().for_each(|group| group.left = chunks.len());
+        if chunks.is_empty() {
+            self.done.extend(0..groups);
+        }
+    }
+
+    /// An item of a group is done.
+    fn item_is_done(&mut self, group: usize) {
+        self.groups[group].left -= 1;
+        if self.groups[group].left == 0 {
+            self.done.push_back(group);
+        }
     }
 
     /// Whether the first entry of some queries has the value of its row.
     fn is_as_reference(&self, block: &VectorBlock) -> Result<bool, BoxError> {
         let (vectors, measure) = (&self.shared.vectors, self.shared.measure);
-        let apart = self.numbers.len().div_ceil(CHECKED);
+        let queries = self.groups[block.group].queries.clone();
+        let apart = queries.len().div_ceil(CHECKED);
         vectors.read::<_, BoxError>(|objects| {
-            for query in (0..self.numbers.len()).step_by(apart) {
-                let Some((row, value)) = block.entries(query).and_then(|mut entries| entries.next()) else {
+            for (place, query) in queries.enumerate().step_by(apart) {
+                let Some((row, value)) = block.entries(place).and_then(|mut entries| entries.next()) else {
                     continue;
                 };
                 if row >= vectors.len() || !self.has(row) {
@@ -342,35 +294,39 @@ impl DeviceTask for VectorScan {
     const IS_ORDERED: bool = false;
 
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
+        let packed = self.packed(cx)?;
         let chunks = &self.shared.chunks;
         chunks.fill(cx, &self.shared)?;
         let norm_max = (0..chunks.count()).map(|chunk| chunks.terms(chunk).norm_max).fold(0.0, f64::max);
         let halved = (0..chunks.count()).map(|chunk| chunks.terms(chunk).halved);
         let halved = halved.fold(HalfError::default(), HalfError::max);
-        let queries = self.queries.take().expect("the first firing takes the queries");
-        let of_halves = (0..queries.len()).map(|query| queries.error_of_halves(query, norm_max, halved));
+        let each = || packed.iter().flat_map(|queries| (0..queries.len()).map(move |query| (queries, query)));
+        let of_halves = each().map(|(queries, query)| queries.error_of_halves(query, norm_max, halved));
         let of_halves: Option<Vec<f64>> = if self.has_units { of_halves.collect() } else { None };
-        for (query, found) in self.found.iter_mut().enumerate() {
-            let more = of_halves.as_ref().map_or(0.0, |errors| errors[query]);
-            found.raise_error(queries.error(query, norm_max) + more);
-        }
+        self.found = each()
+            .enumerate()
+            .map(|(place, (queries, query))| {
+                let mut found = Nearest::new(self.k, queries.value_of(query, self.range));
+                let more = of_halves.as_ref().map_or(0.0, |errors| errors[place]);
+                found.raise_error(queries.error(query, norm_max) + more);
+                found
+            })
+            .collect();
         let products = match of_halves {
             Some(_) => Products::Halves,
             None => Products::Single(self.shared.vectors.kind().number_type()),
         };
-        self.request =
-            Some(Arc::new(Request::new(queries, products, (self.plan, self.k), self.subset.clone())));
-        // Values that may leave f32 exclude nothing: slots know what to do.
-        if !self.found.iter().all(|found| found.error().is_finite()) {
-            let rows = 0..self.shared.vectors.len();
-            self.items = VecDeque::from([Item::Rows(rows, None)]);
+        for (group, queries) in self.groups.iter_mut().zip(packed) {
+            let request = Request::new(queries, products, (self.sized.plan, self.k), self.subset.clone());
+            group.request = Some(Arc::new(request));
         }
+        self.make_items();
         Ok(())
     }
 
     fn take(&mut self, _: &mut Context<'_>, _: bool) -> Result<Option<Taken<Item>>, BoxError> {
         Ok(self.items.pop_front().map(|item| match item {
-            Item::Chunk(_) => Taken::Whole(item),
+            Item::Chunk(..) => Taken::Whole(item),
             Item::Rows(..) => Taken::ForSlots(item),
         }))
     }
@@ -384,12 +340,24 @@ impl DeviceTask for VectorScan {
     }
 
     fn block(&mut self, _: &mut Context<'_>, items: Vec<Item>) -> Result<VectorBlock, BoxError> {
-        let Some(Item::Chunk(chunk)) = items.into_iter().next() else { unreachable!("a block is a chunk") };
-        let limits = self.found.iter().map(Nearest::limit_f32).collect();
+        let Some(Item::Chunk(chunk, number)) = items.into_iter().next() else {
+            unreachable!("a block is a chunk for a group")
+        };
+        let group = &self.groups[number];
+        let found = &self.found[group.queries.clone()];
+        let limits = found.iter().map(Nearest::limit_f32).collect();
         // Twice the error of a value, rounded up.
-        let errors = self.found.iter().map(|found| (2.0 * found.error() * (1.0 + 1e-6)) as f32).collect();
-        let home = (self.residence.home(chunk), self.residence.is_kept(chunk));
-        Ok(VectorBlock::new(&self.shared, self.request(), (chunk, self.seen), (limits, errors), home))
+        let errors = found.iter().map(|found| (2.0 * found.error() * (1.0 + 1e-6)) as f32).collect();
+        let home = (!self.has_replicas).then(|| self.residence.home(chunk));
+        let request = group.request.as_ref().expect("the first firing makes it");
+        let place = (chunk, number, group.seen);
+        Ok(VectorBlock::new(
+            &self.shared,
+            request,
+            place,
+            (limits, errors),
+            (home, self.residence.is_kept(chunk)),
+        ))
     }
 
     fn home(&self, block: &VectorBlock) -> Option<usize> {
@@ -397,38 +365,45 @@ impl DeviceTask for VectorScan {
     }
 
     fn finish(&mut self, cx: &mut Context<'_>, block: VectorBlock) -> Result<BlockOutcome<Self>, BoxError> {
+        let group = block.group;
         if !self.is_as_reference(&block)? {
             let problem = "its values differ from the processor's: vectors are searched without devices";
             cx.report(block.device.clone(), problem);
-            return Ok(BlockOutcome::Untrusted(vec![Item::Chunk(block.chunk)]));
+            return Ok(BlockOutcome::Untrusted(vec![Item::Chunk(block.chunk, group)]));
         }
+        let queries = self.groups[group].queries.clone();
         cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut self.found, QUERIES_AT_ONCE, |first, found| {
-                for (query, found) in (first..).zip(found) {
-                    for (row, value) in block.entries(query).into_iter().flatten() {
+            inside.for_each_chunk_of(&mut self.found[queries.clone()], QUERIES_AT_ONCE, |first, found| {
+                for (place, found) in (first..).zip(found) {
+                    for (row, value) in block.entries(place).into_iter().flatten() {
                         found.push(f64::from(value), row as u32);
                     }
                     found.cut();
                 }
             });
         });
+        let is_over = |place: &usize| block.entries(*place).is_none();
         let overflowed: Vec<usize> =
-            (0..self.found.len()).filter(|query| block.entries(*query).is_none()).collect();
+            (0..queries.len()).filter(is_over).map(|place| queries.start + place).collect();
         let rows = self.shared.chunks.rows(&self.shared.vectors, block.chunk);
-        self.seen += self.count_in(rows.clone());
-        cx.progress(self.seen, self.count_in(0..self.shared.vectors.len()));
-        Ok(match overflowed.is_empty() {
-            true => BlockOutcome::Made(Vec::new()),
-            false => BlockOutcome::Fallback(vec![Item::Rows(rows, Some(overflowed.into()))]),
-        })
+        let count = self.count_in(rows.clone());
+        self.groups[group].seen += count;
+        self.seen += count * queries.len() as u64;
+        cx.progress(self.seen, self.count_in(0..self.shared.vectors.len()) * self.numbers.len() as u64);
+        if !overflowed.is_empty() {
+            return Ok(BlockOutcome::Fallback(vec![Item::Rows(rows, group, Some(overflowed.into()))]));
+        }
+        self.item_is_done(group);
+        Ok(BlockOutcome::Made(Vec::new()))
     }
 
     fn failed(&mut self, mut block: VectorBlock, is_served: bool) -> BlockOutcome<Self> {
-        // The device that keeps the chunk failed; any other may compute it.
-        if block.home.take().is_some() && is_served {
+        // A device that keeps the chunk failed; any other may compute it.
+        if is_served && !std::mem::replace(&mut block.is_again, true) {
+            block.home = None;
             return BlockOutcome::Retry(block);
         }
-        BlockOutcome::Fallback(vec![Item::Chunk(block.chunk)])
+        BlockOutcome::Fallback(vec![Item::Chunk(block.chunk, block.group)])
     }
 
     fn compute(
@@ -436,25 +411,24 @@ impl DeviceTask for VectorScan {
         cx: &mut Context<'_>,
         left: &mut VecDeque<Item>,
     ) -> Result<Vec<Infallible>, BoxError> {
-        let (rows, places) = match left.pop_front() {
+        let (rows, group, places) = match left.pop_front() {
             None => return Ok(Vec::new()),
-            Some(Item::Chunk(chunk)) => (self.shared.chunks.rows(&self.shared.vectors, chunk), None),
-            Some(Item::Rows(rows, places)) => (rows, places),
+            Some(Item::Chunk(chunk, group)) => {
+                (self.shared.chunks.rows(&self.shared.vectors, chunk), group, None)
+            }
+            Some(Item::Rows(rows, group, places)) => (rows, group, places),
         };
         let upto = rows.end.min(rows.start + 2 * self.slots * PIECE_ROWS);
-        if upto < rows.end {
-            left.push_front(Item::Rows(upto..rows.end, places.clone()));
+        let is_last = upto == rows.end;
+        if !is_last {
+            left.push_front(Item::Rows(upto..rows.end, group, places.clone()));
         }
-        let of_places = places.as_deref().map(|places| {
-            let numbers: Vec<&[f32]> = places.iter().map(|query| self.numbers[*query].as_slice()).collect();
-            let dimensions = self.shared.vectors.kind().dimensions();
-            let flat = FlatQueries::new(CodePath::detect(), self.shared.measure, dimensions, &numbers);
-            let found = places.iter().map(|query| self.found[*query].clone()).collect();
-            (Packed::Flat(flat), Found::Values(found))
-        });
-        let all = Found::Values(self.found.clone());
-        let (packed, found) =
-            of_places.as_ref().map_or((&self.packed, &all), |(packed, found)| (packed, found));
+        let places = places.unwrap_or_else(|| self.groups[group].queries.clone().collect());
+        let numbers: Vec<&[f32]> = places.iter().map(|query| self.numbers[*query].as_slice()).collect();
+        let dimensions = self.shared.vectors.kind().dimensions();
+        let packed =
+            Packed::Flat(FlatQueries::new(CodePath::detect(), self.shared.measure, dimensions, &numbers));
+        let found = Found::Values(places.iter().map(|query| self.found[*query].clone()).collect());
         let firsts = (rows.start..upto).step_by(PIECE_ROWS as usize);
         let mut parts: Vec<_> = firsts.map(|first| (first..upto.min(first + PIECE_ROWS), None)).collect();
         let (shared, k, subset) = (&*self.shared, self.k, self.subset.as_deref());
@@ -462,7 +436,7 @@ impl DeviceTask for VectorScan {
             let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
                 for (rows, part) in parts.iter_mut().filter(|_| !cancelled()) {
-                    *part = Some(scan(shared, packed, rows.clone(), subset, found, k));
+                    *part = Some(scan(shared, &packed, rows.clone(), subset, &found, k));
                 }
             });
         });
@@ -471,9 +445,12 @@ impl DeviceTask for VectorScan {
             let Found::Values(part) = part.expect("no part was left out")? else {
                 unreachable!("all pieces are bounded in one way")
             };
-            for (place, part) in part.into_iter().enumerate() {
-                self.found[places.as_ref().map_or(place, |places| places[place])].join(part);
+            for (query, part) in places.iter().zip(part) {
+                self.found[*query].join(part);
             }
+        }
+        if is_last {
+            self.item_is_done(group);
         }
         Ok(Vec::new())
     }

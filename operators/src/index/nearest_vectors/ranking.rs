@@ -5,12 +5,95 @@ use std::sync::Arc;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::vector::Nearest;
 use boxwork_kernels::vector::codes::CodeNearest;
-use boxwork_runtime::operator::BoxError;
+use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _};
 
+use super::{Found, Packed, Rows, Search, Shared};
 use crate::search::queries::Query;
 
 /// f64 distances that are computed before the range is looked at again.
 const EXACT_ROWS: usize = 64;
+
+impl Search {
+    /// Goes on with the scan on devices, and ranks the queries for which it is done.
+    pub(super) fn process_on_devices(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        sizes: (usize, f64),
+    ) -> Result<Flow, BoxError> {
+        let Some(stage) = &mut self.on_devices else { return Ok(Flow::Done) };
+        let flow = stage.process(cx)?;
+        while let Some((first, found)) =
+            self.on_devices.as_mut().and_then(|stage| stage.task_mut().take_done())
+        {
+            let count = found.len();
+            let lefts = found.into_iter().map(Left::Values).collect();
+            let rows = self.rank(cx, shared, first, lefts, sizes)?;
+            self.early.insert(first, (count, rows));
+        }
+        if flow == Flow::Done {
+            self.count(cx, shared.vectors.len());
+        }
+        Ok(flow)
+    }
+
+    /// The answers of the next queries that have some.
+    pub(super) fn in_order(&mut self) -> Rows {
+        let mut all = Vec::new();
+        while let Some((count, rows)) = self.early.remove(&self.ranked) {
+            self.ranked += count;
+            all.extend(rows);
+        }
+        all
+    }
+
+    /// What the bounds or values of all queries have left.
+    pub(super) fn take_left(&mut self) -> Vec<Left> {
+        match &mut self.found {
+            Found::Codes(found) => found.drain(..).map(Left::Bounds).collect(),
+            Found::Values(found) => found.drain(..).map(Left::Values).collect(),
+            Found::All(rows) => self.queries.iter().map(|_| Left::All(Arc::clone(rows))).collect(),
+        }
+    }
+
+    /// Ranks what is left of some queries, side by side.
+    pub(super) fn rank(
+        &self,
+        cx: &mut Context<'_>,
+        shared: &Shared,
+        first: usize,
+        lefts: Vec<Left>,
+        (k, range): (usize, f64),
+    ) -> Result<Rows, BoxError> {
+        let queries: Vec<&Query> = self.queries.iter().skip(first).take(lefts.len()).collect();
+        let is_few = matches!(self.found, Found::All(_));
+        let mut answers: Vec<(Option<Left>, Option<Answer>)> =
+            lefts.into_iter().map(|left| (Some(left), None)).collect();
+        cx.inside(|inside| {
+            let cancelled = inside.cancelled();
+            inside.for_each_chunk_of(&mut answers, 1, |idx, of_query| {
+                let (left, answer) = &mut of_query[0];
+                *answer = left.take().map(|left| exact(queries[idx], left, k, range, &cancelled));
+            });
+        });
+        shared.space.store().confirm()?;
+        let (mut rows, mut left, mut computed) = (Vec::new(), 0, 0);
+        for (query, (_, answer)) in queries.iter().zip(answers) {
+            let Some(answer) = answer else { continue };
+            let answer = answer?;
+            (left, computed) = (left + answer.left, computed + answer.computed);
+            rows.extend(answer.nearest.into_iter().map(|(distance, id)| (query.number, id, distance)));
+        }
+        match &self.packed {
+            _ if is_few => (),
+            Packed::Codes(queries) if queries.bits() == 8 => cx.count("left by 8 bits", left),
+            Packed::Codes(_) => cx.count("left by 4 bits", left),
+            Packed::OnDevices | Packed::Bytes(_) | Packed::Flat(_) => cx.count("left", left),
+        }
+        cx.count("computed", computed);
+        Ok(rows)
+    }
+}
 
 /// The answer of a query, or why there is none.
 pub(super) type Answer = Result<Ranked, BoxError>;
@@ -45,7 +128,9 @@ pub(super) fn exact(query: &Query, left: Left, k: usize, range: f64, interrupt: 
         Left::All(rows) => rows,
     };
     let left = rows.len() as u64;
-    for rows in rows.chunks(EXACT_ROWS.max(k)) {
+    // Without bounds the range excludes none of the rows.
+    let at_once = if has_bounds { EXACT_ROWS.max(k) } else { rows.len().max(1) };
+    for rows in rows.chunks(at_once) {
         let is_beyond = |kth: &(f64, u64)| has_bounds && rows[0].0 > kth.0;
         if found.len() >= k && found.get(k - 1).is_some_and(is_beyond) {
             break;

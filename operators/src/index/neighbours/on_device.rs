@@ -68,7 +68,7 @@ impl Batches {
         }
         let plan = Plan::new(k + 1);
         let usual = (LISTS_BYTES / (plan.capacity * size_of::<[u32; 2]>())).clamp(1, BATCH_ROWS);
-        let (of_batch, sized) = sized.unwrap_or((usual, Sized { plan, emulates: false }));
+        let (of_batch, sized) = sized.unwrap_or((usual, Sized::new(plan)));
         Ok(Some(Self {
             shared: Arc::new(Shared::of_space(space, None, &|| false)?),
             measure,

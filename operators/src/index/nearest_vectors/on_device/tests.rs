@@ -7,12 +7,13 @@ use arrow_array::{ArrayRef, Float32Array, ListArray, StringArray, UInt32Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use boxwork_kernels::chance::Random;
-use boxwork_kernels::vector::{NumberType, VectorRef};
+use boxwork_kernels::vector::{NumberType, VectorMeasure, VectorRef};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Options;
 use boxwork_runtime::feeding::faults::{Faulty, Plan as FaultPlan, has_device};
 use boxwork_runtime::harness::Harness;
-use boxwork_stores::object_store::Rows;
+use boxwork_stores::kinds::Vectors;
+use boxwork_stores::object_store::{ObjectStore, Rows};
 use boxwork_stores::spaces::{self, DistanceOptions};
 use boxwork_stores::store::Store;
 
@@ -110,6 +111,8 @@ struct Case {
     chunk_bytes: u64,
     plan: Option<Plan>,
     emulates: bool,
+    /// Queries of a group at most.
+    of_group: usize,
     /// The rows to search among, if not all.
     among: Option<fn(u64) -> bool>,
 }
@@ -194,7 +197,11 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
         rows: Vec::new(),
         sent: 0,
         shared,
-        plan: Some(Sized { plan: case.plan.unwrap_or_else(|| Plan::new(k)), emulates: case.emulates }),
+        plan: Some(Sized {
+            plan: case.plan.unwrap_or_else(|| Plan::new(k)),
+            emulates: case.emulates,
+            queries: case.of_group,
+        }),
     };
     let found = answers(operator, dimensions, &asked);
     for (query, found) in found.iter().enumerate() {
@@ -226,6 +233,7 @@ const USUAL: Case = Case {
     chunk_bytes: 1 << 30,
     plan: None,
     emulates: false,
+    of_group: 1024,
     among: None,
 };
 
@@ -343,6 +351,30 @@ fn devices_search_among_some_rows() {
         check(&Case { plan: Some(SHORT), ..case }, FaultPlan { appears_as: 2, ..FaultPlan::default() });
     for call in (1..calls).step_by(17) {
         check(&case, FaultPlan { call, appears_as: 2, ..FaultPlan::default() });
+    }
+}
+
+#[test]
+fn groups_of_queries_shards_and_replicas_find_what_the_reference_does() {
+    if !has_device("groups_of_queries_shards_and_replicas_find_what_the_reference_does") {
+        return;
+    }
+    for (shards, devices) in (1..=5).flat_map(|shards| (1..=3).map(move |devices| (shards, devices))) {
+        let sizes = Case { rows: 100 * shards, queries: 23, of_group: 9, chunk_bytes: 100 * 64, ..USUAL };
+        for case in [Case { plan: Some(SHORT), ..sizes }, Case { of_group: 64, k: 60, ..sizes }] {
+            check(&case, FaultPlan { appears_as: devices, ..FaultPlan::default() });
+        }
+    }
+    // Groups whose lists overflow, values that leave f32, and no row to search.
+    let tiny = Plan { first: 128, capacity: 128, found: 12 };
+    let case = Case { rows: 900, queries: 12, of_group: 5, ..USUAL };
+    check(&Case { plan: Some(tiny), ..case }, FaultPlan { appears_as: 2, ..FaultPlan::default() });
+    let none: fn(u64) -> bool = |row| row > 5000;
+    check(&Case { among: Some(none), ..case }, FaultPlan { appears_as: 2, ..FaultPlan::default() });
+    let split = Case { chunk_bytes: 300 * 64, plan: Some(SHORT), ..case };
+    let calls = check(&split, FaultPlan { appears_as: 2, ..FaultPlan::default() });
+    for (call, for_good) in (1..calls).step_by(23).zip([false, true].into_iter().cycle()) {
+        check(&split, FaultPlan { call, for_good, appears_as: 2, ..FaultPlan::default() });
     }
 }
 

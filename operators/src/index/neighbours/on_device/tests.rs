@@ -80,7 +80,7 @@ fn check(
     let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
     let picked = Picked { devices: Some((Arc::clone(&devices), allowed)), reason: String::new() };
     let mut neighbours = Neighbours::new(Arc::clone(&space), measure, (dimensions, k, 2), picked);
-    neighbours.sized = Some((of_batch, Sized { plan: Plan::new(k + 1), emulates: false }));
+    neighbours.sized = Some((of_batch, Sized::new(Plan::new(k + 1))));
     assert_eq!(edges(neighbours), expected, "{dimensions} dimensions, {rows} rows, k {k}");
     let size: u64 = devices.statistics().iter().map(|of_device| of_device.size).sum();
     if is_sound && k < K_MAX {
