@@ -39,7 +39,9 @@
 //!
 //! `what=vectors`: the nearest of many vectors by `vector_search.yaml`, exactly, with the rows on the device, beside a matrix
 //! product and a selection by PyTorch; and one query at a time. Arguments: `objects=1000000 dimensions=128 queries=10000
-//! k=10,100 rounds=7 sample=FILE type=f32 peer=torch folder=FOLDER`.
+//! k=10,100 rounds=7 sample=FILE type=f32 peer=torch folder=FOLDER`. With `devices=2` it is also compared with two devices, of which
+//! each has a replica of all rows or a share of them. Where `BOXWORK_DEVICE_MB` keeps the rows off the device, the rate at which they are sent is
+//! printed.
 //!
 //! `what=select`: the k least numbers of each of many arrays (`k_select.cl`), in both ways, as a share of the rate at which the
 //! device reads memory. Arguments: `objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch`.
@@ -90,6 +92,9 @@ mod clusters;
 #[path = "gpu/select.rs"]
 mod select;
 
+#[path = "gpu/several.rs"]
+mod several;
+
 use std::sync::Arc;
 
 use boxwork_runtime::Config;
@@ -110,7 +115,8 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 22] = [
+const OF_OTHERS: [&str; 23] = [
+    "devices",
     "timeline",
     "length",
     "dimensions",
@@ -156,10 +162,11 @@ what=feeding    feeding threads against one thread that does everything, on seve
                 needs 2.4 KB an object and part on the host, twice where it is pinned, and on the device
 what=vectors    the nearest vectors, exactly, beside PyTorch; and one query at a time
                 objects=1000000 dimensions=128 queries=10000 k=10,100 rounds=7 sample=FILE type=f32|u8 peer=torch timeline=1
+                devices=2 compares with two devices; BOXWORK_DEVICE_MB=4000 lets rows pass through the device
 what=kmeans     the rounds of k-means, with the processor's bits, beside PyTorch
-                objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch timeline=1
+                objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch timeline=1 devices=2
 what=graph      the exact nearest neighbours of all rows, beside PyTorch
-                objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch timeline=1
+                objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch timeline=1 devices=2
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures

@@ -23,10 +23,10 @@ use boxwork_stores::space::SharedSpace;
 use boxwork_stores::spaces::{self, DistanceOptions};
 use boxwork_stores::store::{SharedStore, Store};
 
-use super::config;
 use super::support::peer::Peer;
 use super::support::{Arguments, Spread, timeline, verdict};
 use super::vectors::{generator, store, write};
+use super::{config, several};
 
 /// Multiply-adds of halves in one clock and multiprocessor, by the matrix units of an H100.
 const OF_UNITS: f64 = 2048.0;
@@ -162,6 +162,7 @@ pub(super) fn run_kmeans(arguments: &Arguments, devices: &Arc<Devices>, device: 
         "question    how long do the rounds of k-means take on a device, with the bits of the processor?"
     );
     let mut world = World::new(arguments, devices, device, [20_000, 1_000_000]);
+    let mut peer = world.peer.take();
     let lists = arguments.get("lists", if world.count >= 1_000_000 { 4096 } else { 64 });
     let iterations: usize = arguments.get("iterations", 25);
     let declaration = pipeline::load_text("kmeans", TRAIN).unwrap_or_else(|flaws| panic!("{flaws:?}"));
@@ -203,9 +204,16 @@ pub(super) fn run_kmeans(arguments: &Arguments, devices: &Arc<Devices>, device: 
         "request     with the sample, its way to the device and one round more: {:.0} ms",
         1e3 * Spread::of(wholes).median
     );
-    if let Some(peer) = &mut world.peer {
+    if let Some(peer) = &mut peer {
         let of_peer = peer.seconds(&format!("kmeans {lists} {iterations}"));
         println!("ratio       {:.2} times as fast as PyTorch", of_peer / seconds.median);
+    }
+    if let Some((number, places)) = several::places(arguments, devices, device) {
+        let (few, several) = (prepared(1, &places), prepared(iterations + 1, &places));
+        let run = |prepared: &Arc<Prepared>| assert!(train(prepared) == expected, "devices find the same");
+        train(&few);
+        let what = format!("k-means, {iterations} rounds and one more");
+        several::compare(&what, (number, world.rounds), [1.8, 3.4], || run(&all), || run(&several));
     }
     if world.count == 1_000_000 && lists == 4096 {
         let median = seconds.median;
@@ -217,6 +225,7 @@ pub(super) fn run_kmeans(arguments: &Arguments, devices: &Arc<Devices>, device: 
 pub(super) fn run_graph(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
     println!("question    how long does the exact graph of nearest neighbours take on a device?");
     let mut world = World::new(arguments, devices, device, [4_000, 1_000_000]);
+    let mut peer = world.peer.take();
     let k = arguments.get("k", 10i64);
     let declaration = shipped::KNN_GRAPH.load().declaration;
     let prepared = |device: &str| {
@@ -262,9 +271,15 @@ pub(super) fn run_graph(arguments: &Arguments, devices: &Arc<Devices>, device: u
     let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
     let products = (world.count as f64).powi(2) * world.dimensions as f64;
     world.tell(&format!("graph, k {k}"), products, (&seconds, &kernels));
-    if let Some(peer) = &mut world.peer {
+    if let Some(peer) = &mut peer {
         let of_peer = peer.seconds(&format!("graph {k}"));
         println!("ratio       {:.2} times as fast as PyTorch", of_peer / seconds.median);
+    }
+    if let Some((number, places)) = several::places(arguments, devices, device) {
+        let several = prepared(&places);
+        let run = |prepared: &Arc<Prepared>| assert!(graph(prepared) == expected, "devices find the same");
+        let what = format!("graph of {} rows, k {k}", world.count);
+        several::compare(&what, (number, world.rounds), [1.8, 3.4], || run(&on_device), || run(&several));
     }
     if world.count == 1_000_000 && k == 10 {
         let median = seconds.median;

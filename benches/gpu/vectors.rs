@@ -11,6 +11,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
 use boxwork::shipped;
+use boxwork_kernels::vector::device::padded;
 use boxwork_kernels::vector::generate::Generator;
 use boxwork_kernels::vector::{NumberType, VectorRef};
 use boxwork_operators::catalog;
@@ -27,9 +28,9 @@ use boxwork_stores::spaces::{self, DistanceOptions};
 use boxwork_stores::store::{SharedStore, Store};
 
 use super::config;
-use super::memory;
 use super::support::peer::Peer;
 use super::support::{Arguments, Spread, timeline, verdict};
+use super::{memory, several};
 
 /// Queries of a request at most.
 const OF_REQUEST: usize = 4096;
@@ -98,28 +99,68 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         if trace {
             timeline::print(&world.runtime.take_trace());
         }
-        let pairs = (count * queries_count) as f64;
-        let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
-        let rate = queries_count as f64 / seconds.median;
-        println!(
-            "whole       k {k}: {rate:.0} queries/s, {:.1} ms; {:.3e} distances/s",
-            1e3 * seconds.median,
-            pairs / seconds.median
-        );
-        println!(
-            "kernels     k {k}: {:.1} ms, {:.3e} distances/s, {:.2} of the limit in f32, {limit:.3e}",
-            1e3 * kernels.median,
-            pairs / kernels.median,
-            pairs / kernels.median / limit
-        );
+        let sizes = (k, count, queries_count);
+        tell_rates(sizes, (Spread::of(seconds), Spread::of(kernels)), limit, is_gpu);
         tell_ratio(k, ratios);
-        if is_gpu && count == 1_000_000 {
-            verdict(&format!("k {k}, queries/s"), rate, 3e5, rate >= 3e5);
+        tell_sent(&world, devices, device, &on_device, few);
+        if let Some((number, places)) = several::places(arguments, devices, device) {
+            let on_all = world.prepared(k, &places);
+            assert_eq!(world.search(&on_all, few), world.search(&on_slots, few), "devices find the same");
+            let search =
+                |prepared: &Arc<Prepared>| assert!(world.search(prepared, &queries) == found, "and again");
+            let wanted = if count >= 8_000_000 { [1.8, 3.4] } else { [1.9, 3.7] };
+            let what = format!("k {k}, {queries_count} queries, {count} rows");
+            several::compare(&what, (number, rounds), wanted, || search(&on_device), || search(&on_all));
         }
     }
-    let bytes = count as usize * (dimensions * numbers.bytes() + 8);
+    // Rows lie on the device as halves, and two numbers for each.
+    let bytes = count as usize * (padded(dimensions) * 2 + 8);
     let read = memory::rates(devices, device, bytes, rounds).read;
     singles(&world, &place, &queries, devices, (device, bytes, read));
+}
+
+/// The rates of a search, and the share of its kernels.
+fn tell_rates(
+    (k, count, queries): (usize, u64, u64),
+    (seconds, kernels): (Spread, Spread),
+    limit: f64,
+    is_gpu: bool,
+) {
+    let pairs = (count * queries) as f64;
+    let rate = queries as f64 / seconds.median;
+    println!(
+        "whole       k {k}: {rate:.0} queries/s, {:.1} ms; {:.3e} distances/s",
+        1e3 * seconds.median,
+        pairs / seconds.median
+    );
+    println!(
+        "kernels     k {k}: {:.1} ms, {:.3e} distances/s, {:.2} of the limit in f32, {limit:.3e}",
+        1e3 * kernels.median,
+        pairs / kernels.median,
+        pairs / kernels.median / limit
+    );
+    if is_gpu && count == 1_000_000 {
+        verdict(&format!("k {k}, queries/s"), rate, 3e5, rate >= 3e5);
+        let share = kernels.median / seconds.median;
+        verdict(&format!("k {k}, kernels over the whole pipeline"), share, 0.85, share >= 0.85);
+    }
+}
+
+/// The rate at which rows are sent that the device does not keep, for a few queries.
+fn tell_sent(world: &World, devices: &Devices, device: usize, prepared: &Arc<Prepared>, queries: &[f32]) {
+    let before = devices.statistics()[device].gathered_bytes;
+    let begun = Instant::now();
+    world.search(prepared, queries);
+    let seconds = begun.elapsed().as_secs_f64();
+    let bytes = (devices.statistics()[device].gathered_bytes - before) as f64;
+    if bytes > 1e9 {
+        let rate = bytes / seconds / 1e9;
+        println!(
+            "sent        {bytes:.3e} bytes of rows for {} queries, {rate:.1} GB/s",
+            queries.len() / world.dimensions
+        );
+        verdict("rows that pass through, GB/s of 55", rate, 0.9 * 55.0, rate >= 0.9 * 55.0);
+    }
 }
 
 /// How the peer compares.
