@@ -1,6 +1,6 @@
 //! `what=flat`, `what=single` and `what=u8`: exact search by all distances, by codes, and among bytes.
 
-use boxwork_kernels::vector::codes::{CodeNearest, CodeQueries, Codes, Encoder, GROUP, Levels};
+use boxwork_kernels::codes::{CodeNearest, CodeQueries, Codes, Encoder, GROUP, Levels};
 use boxwork_kernels::vector::{ByteQueries, Nearest, NumberType, VectorMeasure, VectorRef};
 
 use super::contest::{Bench, Limit, Other, Work, has_vnni, shared};

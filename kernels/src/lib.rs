@@ -30,6 +30,7 @@ pub mod kmeans;
 pub mod product;
 pub mod rotation;
 pub mod directions;
+pub mod codes;
 pub mod neighbours;
 pub mod permutation;
 pub mod covariance;

@@ -8,15 +8,14 @@
 mod measure;
 mod nearest;
 mod flat;
-mod integer;
+pub(crate) mod integer;
 mod bytes;
-pub mod codes;
 mod tile;
 pub mod device;
 pub mod few;
 pub mod generate;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use crate::numbers::{Number, NumberType, VectorRef};
 pub use bytes::ByteQueries;

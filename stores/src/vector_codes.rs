@@ -1,5 +1,5 @@
 //! The codes of a store of vectors: a few bits a number, by which a search excludes most rows with certainty
-//! (`boxwork_kernels::vector::codes`).
+//! (`boxwork_kernels::codes`).
 //!
 //! It is the content of a `*.codes.arrow` file, a packed file (`packed_file`):
 //!
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Metadata, Schema};
-use boxwork_kernels::vector::codes::{Codes, Encoder, Levels};
+use boxwork_kernels::codes::{Codes, Encoder, Levels};
 use boxwork_kernels::vector::{VectorMeasure, VectorRef, inner_product};
 
 use super::kinds::{Kind, Vectors};

@@ -23,7 +23,7 @@ pub fn estimate(query: &[f32], vector: &[f32], code: &[u8], bits: usize) -> f64 
 }
 
 /// Certain bounds of the squared distance of a query from a vector, by the two numbers that a code leaves of it: its part along the
-/// code and the norm of the rest (`vector::codes` derives them).
+/// code and the norm of the rest (`codes` derives them).
 pub fn bounds(query: &[f32], vector: &[f32], code: &[u8], bits: usize) -> (f64, f64) {
     let numbers = decode(code, vector.len(), bits);
     let norm = numbers.iter().map(|c| f64::from(*c).powi(2)).sum::<f64>().sqrt();

@@ -12,18 +12,18 @@ mod x86;
 use crate::CodePath;
 
 /// The unit roundoff of f32.
-pub(super) const UNIT: f64 = 1.0 / (1 << 24) as f64;
+pub(crate) const UNIT: f64 = 1.0 / (1 << 24) as f64;
 /// Rows that all panels take while they are in the cache.
-pub(super) const BLOCK_ROWS: usize = 96;
+pub(crate) const BLOCK_ROWS: usize = 96;
 /// Numbers of a row at most: sums of their products with bytes fit 32 bits.
-pub(super) const NUMBERS_MAX: usize = 1 << 16;
+pub(crate) const NUMBERS_MAX: usize = 1 << 16;
 const _: () = assert!(NUMBERS_MAX as u64 * 255 * 128 <= i32::MAX as u64 + 1);
 /// Lanes of the plain loops.
 const PORTABLE_LANES: usize = 8;
 
 /// The instructions of integer products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IntegerPath {
+pub(crate) enum IntegerPath {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -33,7 +33,7 @@ pub(super) enum IntegerPath {
 
 impl IntegerPath {
     /// The best of a code path.
-    pub(super) fn of(path: CodePath) -> Self {
+    pub(crate) fn of(path: CodePath) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
             let has_vnni = || {
@@ -53,7 +53,7 @@ impl IntegerPath {
     }
 
     /// Queries of a full panel, and of a narrow one.
-    pub(super) fn widths(self) -> [usize; 2] {
+    pub(crate) fn widths(self) -> [usize; 2] {
         match self {
             Self::Portable => [PORTABLE_LANES; 2],
             #[cfg(target_arch = "x86_64")]
@@ -73,12 +73,12 @@ impl IntegerPath {
     }
 
     /// Words of a row of bytes.
-    pub(super) fn words(self, numbers: usize) -> usize {
+    pub(crate) fn words(self, numbers: usize) -> usize {
         numbers.div_ceil(self.numbers_per_word())
     }
 
     /// Appends a row of bytes as words.
-    pub(super) fn pack(self, bytes: &[u8], words: &mut Vec<i32>) {
+    pub(crate) fn pack(self, bytes: &[u8], words: &mut Vec<i32>) {
         if self.numbers_per_word() == 4 {
             let (whole, rest) = bytes.as_chunks::<4>();
             words.extend(whole.iter().map(|bytes| i32::from_le_bytes(*bytes)));
@@ -109,9 +109,9 @@ impl IntegerPath {
 
 /// Queries side by side.
 #[derive(Debug)]
-pub(super) struct Panel {
-    pub(super) first: usize,
-    pub(super) count: usize,
+pub(crate) struct Panel {
+    pub(crate) first: usize,
+    pub(crate) count: usize,
     width: usize,
     /// Word by word, one for each query.
     words: Vec<i32>,
@@ -122,15 +122,15 @@ pub(super) struct Panel {
 }
 
 /// A query of weights of a byte.
-pub(super) struct Weights<'a> {
-    pub(super) weights: &'a [i8],
-    pub(super) offset: i32,
-    pub(super) scale: f32,
-    pub(super) reach: f32,
+pub(crate) struct Weights<'a> {
+    pub(crate) weights: &'a [i8],
+    pub(crate) offset: i32,
+    pub(crate) scale: f32,
+    pub(crate) reach: f32,
 }
 
 /// Packs queries of this many numbers.
-pub(super) fn panels(path: IntegerPath, numbers: usize, queries: &[Weights<'_>]) -> Vec<Panel> {
+pub(crate) fn panels(path: IntegerPath, numbers: usize, queries: &[Weights<'_>]) -> Vec<Panel> {
     let [full, narrow] = path.widths();
     let mut first = 0;
     let group = |group: &[Weights<'_>]| {
@@ -161,16 +161,16 @@ pub(super) fn panels(path: IntegerPath, numbers: usize, queries: &[Weights<'_>])
 
 /// A block of rows.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// Row after row.
-    pub(super) words: Vec<i32>,
-    pub(super) bases: Vec<f32>,
-    pub(super) factors: Vec<f32>,
-    pub(super) heights: Vec<f32>,
+    pub(crate) words: Vec<i32>,
+    pub(crate) bases: Vec<f32>,
+    pub(crate) factors: Vec<f32>,
+    pub(crate) heights: Vec<f32>,
 }
 
 impl Rows {
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.words.clear();
         self.bases.clear();
         self.factors.clear();
@@ -183,12 +183,12 @@ impl Rows {
 }
 
 /// The place of the sums. `limits` has a number for each lane of the panel; those without a query are negative infinity.
-pub(super) trait Sink {
+pub(crate) trait Sink {
     fn take(&mut self, query: usize, row: usize, sum: i32, limits: &mut [f32]);
 }
 
 /// Gives out the sums that pass. `limits` are those of the panel's queries, and are kept up to date by the sink.
-pub(super) fn scan(
+pub(crate) fn scan(
     path: IntegerPath,
     panel: &Panel,
     rows: &Rows,

@@ -5,7 +5,7 @@ use crate::CodePath;
 use crate::chance::Random;
 
 /// Rows of each type, with duplicates and vectors of zeros among them.
-pub(super) fn rows(random: &mut Random, count: usize, dimensions: usize) -> Vec<f32> {
+pub(crate) fn rows(random: &mut Random, count: usize, dimensions: usize) -> Vec<f32> {
     let mut rows: Vec<f32> = Vec::with_capacity(count * dimensions);
     for row in 0..count {
         match random.below(10) {
@@ -21,7 +21,7 @@ pub(super) fn rows(random: &mut Random, count: usize, dimensions: usize) -> Vec<
 }
 
 /// The k least (distance, row) by a sort.
-pub(super) fn wanted(measure: VectorMeasure, query: &[f32], rows: &[f32], k: usize) -> Vec<(f64, u32)> {
+pub(crate) fn wanted(measure: VectorMeasure, query: &[f32], rows: &[f32], k: usize) -> Vec<(f64, u32)> {
     let rows = rows.chunks_exact(query.len());
     let mut all: Vec<(f64, u32)> = rows.map(|row| measure.between(query, row)).zip(0..).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -30,7 +30,7 @@ pub(super) fn wanted(measure: VectorMeasure, query: &[f32], rows: &[f32], k: usi
 }
 
 /// Ranks what a fast path has left.
-pub(super) fn ranked(
+pub(crate) fn ranked(
     measure: VectorMeasure,
     query: &[f32],
     rows: &[f32],
@@ -46,7 +46,7 @@ pub(super) fn ranked(
     found
 }
 
-pub(super) const MEASURES: [VectorMeasure; 3] =
+pub(crate) const MEASURES: [VectorMeasure; 3] =
     [VectorMeasure::L2, VectorMeasure::InnerProduct, VectorMeasure::Cosine];
 
 #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use boxwork_kernels::CodePath;
-use boxwork_kernels::vector::codes::{CodeNearest, CodeQueries, Codes, Levels};
+use boxwork_kernels::codes::{CodeNearest, CodeQueries, Codes, Levels};
 use boxwork_kernels::vector::device::Plan;
 use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, VectorRef};
 use boxwork_runtime::feeding::Picked;

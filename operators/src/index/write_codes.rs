@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use boxwork_kernels::codes::{Encoder, Levels};
 use boxwork_kernels::vector::VectorMeasure;
-use boxwork_kernels::vector::codes::{Encoder, Levels};
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::kinds::Vectors;

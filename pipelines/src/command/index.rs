@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use boxwork_kernels::vector::codes::Levels;
+use boxwork_kernels::codes::Levels;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 

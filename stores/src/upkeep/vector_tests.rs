@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
+use boxwork_kernels::codes::{Encoder, Levels};
 use boxwork_kernels::pieces::one_by_one;
 use boxwork_kernels::rotation::Start;
-use boxwork_kernels::vector::codes::{Encoder, Levels};
 
 use super::*;
 use crate::any_kind;

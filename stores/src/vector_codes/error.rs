@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use boxwork_kernels::vector::codes::Encoder;
+use boxwork_kernels::codes::Encoder;
 
 use super::super::packed_file::PackedError;
 use super::super::store_error::{StoreError, way_out};

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use boxwork_kernels::codes::{Codes, Encoder, Levels};
 use boxwork_kernels::vector::VectorMeasure;
-use boxwork_kernels::vector::codes::{Codes, Encoder, Levels};
 
 use super::super::packed_file::{self, Last, MEASURE_KEY, PackedFile};
 use super::error::{command, of};

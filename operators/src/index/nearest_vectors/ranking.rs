@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use boxwork_kernels::codes::CodeNearest;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::vector::Nearest;
-use boxwork_kernels::vector::codes::CodeNearest;
 use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _};
 
 use super::{Found, Packed, Rows, Search, Shared};

@@ -4,14 +4,14 @@
 //! in f64. Few queries: the first plane of 4 bits, as its bytes are fewest, with rows in the lanes; a row that passes is
 //! bounded by 8 bits at once.
 
-use super::super::integer::{BLOCK_ROWS, IntegerPath, Panel, Rows, Sink, Weights, panels, scan};
-use super::super::measure::VectorMeasure;
 use super::first_plane;
 use super::nearest::CodeNearest;
 use super::query::{CodeQuery, WORDS};
 use super::{Codes, GROUP, Levels, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
 use crate::CodePath;
 use crate::lanes::{Lanes, Work, run};
+use crate::vector::VectorMeasure;
+use crate::vector::integer::{BLOCK_ROWS, IntegerPath, Panel, Rows, Sink, Weights, panels, scan};
 
 /// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
 const SINGLE_MAX: usize = 3;

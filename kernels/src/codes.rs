@@ -20,6 +20,8 @@
 //! relative to the norms with the centre. Numbers that are not finite bound nothing, and neither do those whose squares would
 //! leave f32: rows with a number beyond `LARGE`, and queries with none but below `SMALL` or one beyond `LARGE`.
 
+#![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a number that is no number excludes nothing")]
+
 mod query;
 mod nearest;
 mod first_plane;
@@ -33,7 +35,7 @@ pub use scan::CodeQueries;
 
 use std::str::FromStr;
 
-use super::measure::{VectorMeasure, inner_product};
+use crate::vector::{VectorMeasure, inner_product};
 
 /// Rows of a group, whose words lie side by side.
 pub const GROUP: usize = 16;

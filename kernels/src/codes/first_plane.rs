@@ -12,12 +12,12 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::super::integer::IntegerPath;
-use super::super::measure::VectorMeasure;
 use super::nearest::CodeNearest;
 use super::query::{CodeQuery, HIGH};
 use super::{Codes, GROUP, NUMBERS_PER_WORD, SLACK, ZERO_4};
 use crate::CodePath;
+use crate::vector::VectorMeasure;
+use crate::vector::integer::IntegerPath;
 
 /// Gives out a row with its sum.
 pub(super) type Give<'a> = dyn FnMut(usize, i64, &mut CodeNearest) + 'a;

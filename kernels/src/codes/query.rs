@@ -1,7 +1,7 @@
 //! A query in whole numbers, and the bounds of one row in f64.
 
-use super::super::measure::{VectorMeasure, inner_product};
 use super::{Encoder, LARGE, NUMBERS_PER_WORD, SLACK, SMALL, TINY, Triple, ZERO_4, ZERO_8};
+use crate::vector::{VectorMeasure, inner_product};
 
 /// The largest weight of a byte.
 const BYTE_MAX: f64 = 127.0;

@@ -1,9 +1,9 @@
 //! Bounds hold for every row and query, and a search by codes finds what a sort of all f64 distances finds.
 
-use super::super::tests::{MEASURES, ranked, rows, wanted};
 use super::*;
 use crate::CodePath;
 use crate::chance::Random;
+use crate::vector::tests::{MEASURES, ranked, rows, wanted};
 
 const LEVELS: [Levels; 3] = [Levels::Sq4, Levels::Sq8, Levels::Planes];
 
