@@ -28,12 +28,15 @@ mod product;
 mod graph;
 #[path = "vector/generator.rs"]
 mod generator;
+#[path = "vector/shares.rs"]
+mod shares;
 
 use contest::Bench;
 use support::{Arguments, print_machine};
 
 const HELP: &str = "\
 what=generator  vectors made for measurements: are they as hard to search as the sample they are made from?
+what=shares     rows that the bounds of each level of codes leave of the sample
 what=flat       1,000 queries by all f32 distances, and by codes: k=10,100
 what=single     one query at a time, by codes: singles=100
 what=u8         rows of bytes
@@ -46,7 +49,7 @@ what=encode     rows to codes, rows to the nearest of clusters=4096
 several, parted by commas; the default is all.
 rows=100000 queries=1000 dimensions=128 sample=FILE rounds=7 threads=1 peer=faiss results=FILE folder=FOLDER";
 
-const ALL: &str = "generator,flat,single,u8,kmeans,lists,product,fastscan,graph,encode";
+const ALL: &str = "generator,shares,flat,single,u8,kmeans,lists,product,fastscan,graph,encode";
 
 fn main() {
     let names = [
@@ -83,6 +86,10 @@ fn main() {
         println!();
         if what == "generator" {
             generator::run(&arguments);
+            continue;
+        }
+        if what == "shares" {
+            shares::run(&arguments);
             continue;
         }
         let bench = bench.get_or_insert_with(|| Bench::new(&arguments));

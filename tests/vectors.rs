@@ -54,7 +54,7 @@ fn codes_workers_and_scans_give_one_answer() {
             let call = ["search", "--store", store, "--query", "123", "-k", "12", "--format", "csv"];
             ok(folder.path(), &[&call[..], more].concat())
         };
-        for levels in ["planes", "sq8", "sq4"] {
+        for levels in ["planes", "sq8", "sq4", "product16"] {
             let codes = format!("{levels}.codes.arrow");
             ok(folder.path(), &["index", "--store", store, "--codes", levels, "--out", &codes, "--force"]);
             for workers in ["1", "2", "7"] {
@@ -70,8 +70,9 @@ fn codes_workers_and_scans_give_one_answer() {
             );
             let has = |words: &str| said.contains(words);
             assert!(has("box `nearest`: 40000 rows bounded") && has(" computed ("), "{said}");
-            assert_eq!(has(" left by 4 bits ("), levels != "sq8", "{said}");
-            assert_eq!(has(" left by 8 bits ("), levels != "sq4", "{said}");
+            assert_eq!(has(" left by 4 bits ("), ["planes", "sq4"].contains(&levels), "{said}");
+            assert_eq!(has(" left by 8 bits ("), ["planes", "sq8"].contains(&levels), "{said}");
+            assert_eq!(has(" left by product codes ("), levels == "product16", "{said}");
             // One query goes another way, and `search` without codes a third one.
             assert_eq!(by_name(&["--codes", &codes]), by_name(&[]), "{store} {levels}");
         }

@@ -11,6 +11,9 @@ use super::world::{Answers, World};
 /// Bytes that a row's first plane has beside its numbers: three numbers of f32.
 const TRIPLE_BYTES: usize = 12;
 
+/// Rows that are coded at a time.
+const ROWS_AT_ONCE: usize = 4096;
+
 pub(super) fn flat(bench: &Bench, arguments: &Arguments) {
     let world = &bench.world;
     let (queries, count, dimensions) = (world.each_query(), world.count(), world.dimensions);
@@ -137,10 +140,10 @@ pub(super) fn codes(bench: &Bench, measure: VectorMeasure) -> Codes {
     let encoder = Encoder::new(measure, Levels::Planes, centre);
     let mut codes = Codes::new(encoder.clone(), count);
     let mut words = Vec::new();
-    for row in rows.chunks_exact(*dimensions) {
+    for rows in rows.chunks(ROWS_AT_ONCE * dimensions) {
         words.clear();
-        encoder.encode(row, &mut words);
-        codes.push(words.iter().copied());
+        encoder.encode(bench.path, rows, &mut words);
+        words.chunks_exact(encoder.words()).for_each(|row| codes.push(row.iter().copied()));
     }
     codes
 }

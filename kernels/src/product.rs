@@ -104,6 +104,11 @@ impl Codebook {
         &self.numbers
     }
 
+    /// The same numbers, turned: part after part, number after number, for all centroids of the part.
+    pub(crate) fn turned(&self) -> &[f32] {
+        &self.turned
+    }
+
     /// The codebook of [`Codebook::numbers`]; `None` if it cannot be one.
     pub fn of_numbers(dimensions: usize, parts: usize, bits: Bits, numbers: Vec<f32>) -> Option<Self> {
         if parts == 0 || parts > PARTS_MAX.min(dimensions) || numbers.iter().any(|x| !x.is_finite()) {

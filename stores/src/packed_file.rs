@@ -17,7 +17,8 @@ mod chain;
 
 pub(crate) use chain::{first, following, settle};
 pub(crate) use layout::{
-    CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION, VERSION_KEY,
+    CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION,
+    VERSION_KEY, digits, numbers_of,
 };
 pub(crate) use names::{next_part, next_path, remove_parts};
 pub(crate) use reader::{PackedBatch, PackedBatches, PackedFile};

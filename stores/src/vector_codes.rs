@@ -6,10 +6,10 @@
 //! ```text
 //! head    what was coded: the store's fingerprint, the measure, the levels
 //! batch   4,096 rows: columns `w0`, `w1`, ... of 32 bits, the words of a row
-//! tail    the centre, f32 by their bits, and all checksums
+//! tail    the centre, and the codebook of product codes, f32 by their bits, and all checksums
 //! ```
 //!
-//! Files that follow it have the words of objects that were added, coded around the centre of the first file.
+//! Files that follow it have the words of objects that were added, coded around the centre and by the codebook of the first file.
 //!
 //! All of it is in memory while it is open. Invariant: codes belong to one content of one store and to one measure, by the
 //! fingerprint; any other file is refused with the command that makes it or brings it up. Words of objects that were removed
@@ -22,20 +22,23 @@ pub use error::CodesError;
 pub use reader::open;
 pub(crate) use reader::{append, measure_of, write_compacted};
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::{DataType, Field, Metadata, Schema};
+use boxwork_kernels::CodePath;
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::codes::{Codes, Encoder, Levels};
+use boxwork_kernels::pieces::Pieces;
+use boxwork_kernels::product::SAMPLE_MAX;
 use boxwork_kernels::vector::{VectorMeasure, VectorRef, inner_product};
 
 use super::kinds::{Kind, Vectors};
 use super::object_store::{ObjectStore, real_path};
 use super::packed_file::{
     CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, Format, Last, MEASURE_KEY, PackedWriter, REPLACES_KEY,
-    STORE_KEY, VERSION, VERSION_KEY, next_part, next_path, remove_parts,
+    STORE_KEY, VERSION, VERSION_KEY, digits, next_part, next_path, remove_parts,
 };
 use super::space::Space;
 use super::store::Store;
@@ -48,8 +51,9 @@ pub(crate) const FORMAT: Format = Format { whole: "codes", part: "codes.part", v
 pub const ROWS: usize = 4096;
 const LEVELS_KEY: &str = "boxwork.codes.levels";
 const CENTRE_KEY: &str = "boxwork.codes.centre";
-/// Hexadecimal digits of a number.
-const DIGITS: usize = 8;
+const CODEBOOK_KEY: &str = "boxwork.codes.codebook";
+/// The seed of the sample that trains a codebook.
+const SAMPLE_SEED: u64 = 1234;
 
 /// A space's vectors and their measure, if it has codes.
 ///
@@ -103,20 +107,58 @@ pub fn words_of(
     ids: std::ops::Range<u64>,
 ) -> Result<Vec<u32>, CodesError> {
     let per_row = encoder.words();
-    let mut words = Vec::with_capacity(per_row * (ids.end - ids.start) as usize);
+    let (mut words, mut rows) = (Vec::with_capacity(per_row * (ids.end - ids.start) as usize), Vec::new());
+    let end = |rows: &mut Vec<f32>, words: &mut Vec<u32>| {
+        if !rows.is_empty() {
+            encoder.encode(CodePath::detect(), rows, words);
+            rows.clear();
+        }
+    };
     store.read::<_, StoreError>(|objects| {
         for id in ids {
             match store.has(id) {
                 true => match objects.item(id)? {
-                    VectorRef::F32(row) => encoder.encode(row, &mut words),
-                    row => encoder.encode(&row.widened(), &mut words),
+                    VectorRef::F32(row) => rows.extend_from_slice(row),
+                    row => rows.extend(row.widened()),
                 },
-                false => words.extend(std::iter::repeat_n(0, per_row)),
+                false => {
+                    end(&mut rows, &mut words);
+                    words.extend(std::iter::repeat_n(0, per_row));
+                }
             }
         }
+        end(&mut rows, &mut words);
         Ok(())
     })?;
     Ok(words)
+}
+
+/// An encoder for the codes of a store around a centre. Product codes are trained on a sample of 65,536 vectors, with the same
+/// bits on every machine.
+///
+/// # Errors
+/// When a row cannot be read, the system has no memory, or the caller cancels.
+pub fn encoder_of(
+    levels: Levels,
+    store: &ObjectStore<Vectors>,
+    measure: VectorMeasure,
+    centre: Vec<f32>,
+    pieces: &mut Pieces<'_>,
+) -> Result<Encoder, CodesError> {
+    let mut sample = Vec::new();
+    if levels.parts(centre.len()).is_some() {
+        let mut nths = Random::mixed(SAMPLE_SEED).distinct(store.objects(), SAMPLE_MAX);
+        // In the order of the store, so that the order of sums does not depend on the choice.
+        nths.sort_unstable();
+        store.read::<_, StoreError>(|objects| {
+            for nth in nths {
+                sample.extend(objects.item(store.nth(nth))?.widened());
+            }
+            Ok(())
+        })?;
+    }
+    let trained = Encoder::trained(measure, levels, centre, &sample, CodePath::detect(), pieces)?;
+    trained.ok_or(CodesError::Cancelled)
 }
 
 /// The codes of a space, made in memory: those that a file of these levels would have.
@@ -129,7 +171,12 @@ pub fn in_memory(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Codes, CodesError> {
     let (store, measure) = vectors_of(space)?;
-    let encoder = Encoder::new(measure, levels, centre_of(&store, measure, cancelled)?);
+    let centre = centre_of(&store, measure, cancelled)?;
+    let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| {
+        (0..count).take_while(|_| !cancelled()).for_each(f);
+        !cancelled()
+    };
+    let encoder = encoder_of(levels, &store, measure, centre, &mut pieces)?;
     let mut codes = Codes::new(encoder, store.len() as usize);
     for first in (0..store.len()).step_by(ROWS) {
         if cancelled() {
@@ -236,11 +283,9 @@ impl CodesWriter {
     /// When the file cannot be written, or the store has changed meanwhile.
     pub fn finish(self) -> Result<(), CodesError> {
         self.store.confirm()?;
-        let mut text = String::with_capacity(DIGITS * self.encoder.centre().len());
-        for number in self.encoder.centre() {
-            write!(text, "{:0DIGITS$x}", number.to_bits()).expect("a string takes any text");
-        }
-        let finished = self.file.finish(self.has_centre.then_some((CENTRE_KEY, text)));
+        let codebook = self.encoder.codebook().map(|codebook| (CODEBOOK_KEY, digits(codebook.numbers())));
+        let notes = [(CENTRE_KEY, digits(self.encoder.centre()))].into_iter().chain(codebook);
+        let finished = self.file.finish(notes.filter(|_| self.has_centre));
         finished.map_err(|error| of(error, &*self.store, &self.path, &self.encoder))?;
         if self.is_whole {
             remove_parts(&self.path, FORMAT);

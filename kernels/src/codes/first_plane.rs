@@ -129,7 +129,7 @@ fn vnni(
         |sum: __m512i, zero: i64| _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, _mm512_set1_epi32(zero as i32)));
     let sum = _mm512_fmadd_ps(part(high, zeros[0]), _mm512_set1_ps(HIGH as f32), part(low, zeros[1]));
     let from = group * GROUP;
-    let lists = &codes.triples[0];
+    let lists = codes.first_triples();
     // SAFETY: the lists have a number for each row of each group.
     let [inverse, along, height] =
         unsafe { [0, 1, 2].map(|list| _mm512_loadu_ps(lists[list][from..from + GROUP].as_ptr())) };
@@ -145,7 +145,7 @@ fn vnni(
     let base = match query.measure {
         VectorMeasure::InnerProduct => {
             // SAFETY: there is a shift for each row of each group.
-            let shift = unsafe { _mm512_loadu_ps(codes.shifts[from..from + GROUP].as_ptr()) };
+            let shift = unsafe { _mm512_loadu_ps(codes.shifts()[from..from + GROUP].as_ptr()) };
             let slack = _mm512_mul_ps(_mm512_abs_ps(shift), _mm512_set1_ps(SLACK as f32));
             _mm512_mul_ps(_mm512_add_ps(shift, slack), _mm512_set1_ps(-2.0))
         }
@@ -156,6 +156,6 @@ fn vnni(
     };
     let parts = _mm512_fmadd_ps(b, along, _mm512_mul_ps(rest, height));
     let value = _mm512_fnmadd_ps(twice, parts, base);
-    let limit = query.limit(nearest.range(), codes.norm_max);
+    let limit = query.limit(nearest.range(), codes.norm_max());
     u32::from(_mm512_cmp_ps_mask::<_CMP_NGT_UQ>(value, _mm512_set1_ps(limit)))
 }

@@ -43,8 +43,7 @@ impl CodeQuery {
     pub fn new(encoder: &Encoder, query: &[f32], fine: bool) -> Self {
         assert_eq!(query.len(), encoder.centre().len(), "numbers of a query");
         let moved = encoder.moved(query);
-        let largest =
-            moved.iter().fold(0.0_f64, |largest, x| if x.abs() <= largest { largest } else { x.abs() });
+        let largest = largest_of(&moved);
         let whole_max = if fine { BYTE_MAX * f64::from(HIGH) } else { BYTE_MAX };
         let scale = if largest == 0.0 { 1.0 } else { largest / whole_max };
         let whole: Vec<i32> = moved.iter().map(|x| (x / scale).round() as i32).collect();
@@ -77,21 +76,40 @@ impl CodeQuery {
             weights.resize(weights.len().next_multiple_of(WORDS), 0);
             weights
         });
-        let has_bounds = largest == 0.0 || (SMALL..=LARGE).contains(&largest);
-        let scale = if has_bounds { scale } else { f64::NAN };
+        let scale = if has_bounds(largest) { scale } else { f64::NAN };
         let error = error.sqrt() * (1.0 + SLACK) + largest * 1e-12;
-        let measure = encoder.measure();
-        let (middle, far) = match measure {
-            VectorMeasure::InnerProduct => {
-                let norm = |numbers: &[f32]| inner_product(numbers, numbers).sqrt();
-                let (own, centre) = (norm(query), norm(encoder.centre()));
-                // The distance itself, the row's shift and this product: a rounding for each term of each.
-                let roundings = 8.0 * (query.len() as f64 + 16.0) * f64::EPSILON;
-                (inner_product(query, encoder.centre()), (centre, roundings * (own + centre)))
-            }
-            _ => (0.0, (0.0, 0.0)),
+        let (middle, far) = of_centre(encoder, query);
+        Self { measure: encoder.measure(), scale, high, low, by_place, sums, square, error, middle, far }
+    }
+
+    /// A query for product codes, and its numbers less the centre. It has no whole numbers, and its step is 1.
+    ///
+    /// # Panics
+    /// If it has another number of dimensions.
+    pub(super) fn of_numbers(encoder: &Encoder, query: &[f32]) -> (Self, Vec<f64>) {
+        assert_eq!(query.len(), encoder.centre().len(), "numbers of a query");
+        let moved = encoder.moved(query);
+        let largest = largest_of(&moved);
+        let (middle, far) = of_centre(encoder, query);
+        let of_query = Self {
+            measure: encoder.measure(),
+            scale: if has_bounds(largest) { 1.0 } else { f64::NAN },
+            high: Vec::new(),
+            low: Vec::new(),
+            by_place: Default::default(),
+            sums: [0; 2],
+            square: moved.iter().map(|x| x * x).sum(),
+            error: largest * 1e-12,
+            middle,
+            far,
         };
-        Self { measure, scale, high, low, by_place, sums, square, error, middle, far }
+        (of_query, moved)
+    }
+
+    /// The inner product with the centre; the centre's norm, and what inner products in f64 may be off relative to the norm of a
+    /// row with the centre.
+    pub(super) fn of_centre(&self) -> (f64, (f64, f64)) {
+        (self.middle, self.far)
     }
 
     /// The part along a code, from the sum of products with the bytes of a row.
@@ -165,5 +183,29 @@ impl CodeQuery {
     /// Twice the query's norm, from above: what a row's height may take off the squared distance.
     pub(super) fn reach(&self) -> f32 {
         (2.0 * self.square.sqrt() * (1.0 + SLACK)) as f32
+    }
+}
+
+/// The largest size of a number; NaN if one is none.
+fn largest_of(moved: &[f64]) -> f64 {
+    moved.iter().fold(0.0_f64, |largest, x| if x.abs() <= largest { largest } else { x.abs() })
+}
+
+/// Whether a query with this largest size of a number has bounds.
+fn has_bounds(largest: f64) -> bool {
+    largest == 0.0 || (SMALL..=LARGE).contains(&largest)
+}
+
+/// For inner products, what [`CodeQuery::of_centre`] gives; zeros for other measures.
+fn of_centre(encoder: &Encoder, query: &[f32]) -> (f64, (f64, f64)) {
+    match encoder.measure() {
+        VectorMeasure::InnerProduct => {
+            let norm = |numbers: &[f32]| inner_product(numbers, numbers).sqrt();
+            let (own, centre) = (norm(query), norm(encoder.centre()));
+            // The distance itself, the row's shift and this product: a rounding for each term of each.
+            let roundings = 8.0 * (query.len() as f64 + 16.0) * f64::EPSILON;
+            (inner_product(query, encoder.centre()), (centre, roundings * (own + centre)))
+        }
+        _ => (0.0, (0.0, 0.0)),
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Several queries: the codes of most bits, in integers, by the loops of `integer`; a row that passes there is bounded again
 //! in f64. Few queries: the first plane of 4 bits, as its bytes are fewest, with rows in the lanes; a row that passes is
-//! bounded by 8 bits at once.
+//! bounded by 8 bits at once. Product codes have loops of their own (`product`).
 
 use super::first_plane;
 use super::nearest::CodeNearest;
+use super::product::ProductQueries;
 use super::query::{CodeQuery, WORDS};
 use super::{Codes, GROUP, Levels, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
 use crate::CodePath;
@@ -31,6 +32,8 @@ pub struct CodeQueries {
     panels: Vec<Panel>,
     is_8: bool,
     levels: Levels,
+    /// The tables of queries for product codes.
+    product: Option<ProductQueries>,
 }
 
 impl CodeQueries {
@@ -44,6 +47,12 @@ impl CodeQueries {
         let (levels, dimensions) = (encoder.levels(), encoder.centre().len());
         let is_single = levels.has_4() && queries.len() <= SINGLE_MAX;
         let is_8 = levels.has_8() && !is_single;
+        if let Some(codebook) = encoder.codebook() {
+            let each = queries.iter().map(|query| CodeQuery::of_numbers(encoder, query));
+            let (queries, moved) = each.unzip();
+            let product = Some(ProductQueries::new(path, codebook, moved));
+            return Self { path, integer, queries, panels: Vec::new(), is_8, levels, product };
+        }
         let queries: Vec<CodeQuery> =
             queries.iter().map(|query| CodeQuery::new(encoder, query, is_single)).collect();
         let zero = if is_8 { ZERO_8 } else { ZERO_4 };
@@ -57,7 +66,7 @@ impl CodeQueries {
             })
             .collect();
         let panels = if is_single { Vec::new() } else { panels(integer, dimensions, &weights) };
-        Self { path, integer, queries, panels, is_8, levels }
+        Self { path, integer, queries, panels, is_8, levels, product: None }
     }
 
     /// Number of queries.
@@ -75,9 +84,9 @@ impl CodeQueries {
         self.panels.is_empty() && self.levels.has_8()
     }
 
-    /// The bits of the last bounds.
-    pub fn bits(&self) -> u32 {
-        if self.levels.has_8() { 8 } else { 4 }
+    /// The levels of the codes.
+    pub fn levels(&self) -> Levels {
+        self.levels
     }
 
     /// Adds some rows of the codes to the nearest of each query, in whole groups; rows that `skips` names are left out.
@@ -93,6 +102,9 @@ impl CodeQueries {
     ) {
         assert!(rows.start.is_multiple_of(GROUP) && rows.end <= codes.len(), "whole groups");
         assert_eq!(nearest.len(), self.len(), "a list for each query");
+        if let Some(product) = &self.product {
+            return product.scan(self.path, codes, &self.queries, rows, skips, nearest);
+        }
         if self.panels.is_empty() {
             for (query, nearest) in self.queries.iter().zip(nearest) {
                 let mut rows = rows.clone();
@@ -155,7 +167,7 @@ impl CodeQueries {
                 let (queries, nearest) = (&self.queries[of_panel.clone()], &mut nearest[of_panel]);
                 limits.clear();
                 let limit = |(query, nearest): (&CodeQuery, &CodeNearest)| {
-                    query.limit(nearest.range(), codes.norm_max)
+                    query.limit(nearest.range(), codes.norm_max())
                 };
                 limits.extend(queries.iter().zip(&*nearest).map(limit));
                 let mut sink = Bounds { codes, queries, skips, first, is_8: self.is_8, nearest };
@@ -274,7 +286,7 @@ impl Sink for Bounds<'_> {
         let (lower, upper) = query.bounds(along, triple, self.codes.shift(row));
         let nearest = &mut self.nearest[query_idx];
         if nearest.push(lower, upper, row as u32) {
-            limits[query_idx] = query.limit(nearest.range(), self.codes.norm_max);
+            limits[query_idx] = query.limit(nearest.range(), self.codes.norm_max());
         }
     }
 }

@@ -3,9 +3,11 @@
 use super::*;
 use crate::CodePath;
 use crate::chance::Random;
+use crate::pieces::one_by_one;
+use crate::vector::inner_product;
 use crate::vector::tests::{MEASURES, ranked, rows, wanted};
 
-const LEVELS: [Levels; 3] = [Levels::Sq4, Levels::Sq8, Levels::Planes];
+const LEVELS: [Levels; 4] = [Levels::Sq4, Levels::Sq8, Levels::Planes, Levels::Product16];
 
 fn encoder(measure: VectorMeasure, levels: Levels, rows: &[f32], dimensions: usize) -> Encoder {
     let mut centre = vec![0.0_f64; dimensions];
@@ -15,17 +17,15 @@ fn encoder(measure: VectorMeasure, levels: Levels, rows: &[f32], dimensions: usi
         let factor = if measure == VectorMeasure::Cosine && norm > 0.0 { 1.0 / norm } else { 1.0 };
         centre.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x) * factor / count);
     }
-    Encoder::new(measure, levels, centre.into_iter().map(|x| x as f32).collect())
+    let centre = centre.into_iter().map(|x| x as f32).collect();
+    Encoder::trained(measure, levels, centre, rows, CodePath::detect(), &mut one_by_one()).unwrap().unwrap()
 }
 
 fn codes(encoder: Encoder, rows: &[f32], dimensions: usize) -> Codes {
-    let mut codes = Codes::new(encoder.clone(), rows.len() / dimensions);
-    for row in rows.chunks_exact(dimensions) {
-        let mut words = Vec::new();
-        encoder.encode(row, &mut words);
-        assert_eq!(words.len(), encoder.words());
-        codes.push(words);
-    }
+    let (mut codes, mut words) = (Codes::new(encoder.clone(), rows.len() / dimensions), Vec::new());
+    encoder.encode(CodePath::detect(), rows, &mut words);
+    assert_eq!(words.len(), encoder.words() * (rows.len() / dimensions));
+    words.chunks_exact(encoder.words()).for_each(|row| codes.push(row.iter().copied()));
     codes
 }
 
@@ -172,6 +172,85 @@ fn skipped_rows_are_no_answers_and_do_not_lower_the_range() {
             assert_eq!(ranked(measure, query, &rows, k, left), among, "{measure:?} {levels:?} {queries}");
         }
     }
+}
+
+#[test]
+fn every_distance_lies_within_the_bounds_of_product_codes_and_no_answer_is_excluded() {
+    let mut random = Random::new(130);
+    let (mut pairs, mut excluded) = (0, 0);
+    for dimensions in [1, 3, 8, 31, 64, 129] {
+        for round in 0..4 {
+            let mut rows = hard(&mut random, 97, dimensions);
+            // A vector of zeros has no direction.
+            rows[..dimensions].fill(0.0);
+            let levels = [Levels::Product16, Levels::Product32, Levels::Product64][round % 3];
+            for measure in MEASURES {
+                let codes = codes(encoder(measure, levels, &rows, dimensions), &rows, dimensions);
+                let codebook = codes.encoder().codebook().unwrap();
+                for nth in 0..9 {
+                    let query: Vec<f32> = match nth % 3 {
+                        0 => rows[random.idx(97) * dimensions..][..dimensions].to_vec(),
+                        1 => rows[random.idx(97) * dimensions..][..dimensions]
+                            .iter()
+                            .map(|x| x * 1.0001)
+                            .collect(),
+                        _ => (0..dimensions).map(|_| 50.0 * random.normal_f32()).collect(),
+                    };
+                    let (of_query, moved) = CodeQuery::of_numbers(codes.encoder(), &query);
+                    let mut tables = vec![0.0; codebook.tables_len()];
+                    product::fill_tables(CodePath::detect(), codebook, &moved, &mut tables);
+                    let distances: Vec<f64> =
+                        rows.chunks_exact(dimensions).map(|row| measure.between(&query, row)).collect();
+                    for (row, distance) in distances.iter().enumerate() {
+                        let (lower, upper) = product::bounds(&codes, &of_query, &tables, row);
+                        assert!(
+                            lower <= *distance && *distance <= upper,
+                            "{measure:?} {dimensions}: {lower} {distance} {upper}"
+                        );
+                        pairs += 1;
+                    }
+                    // The range is each of the distances: rows at most as far must be left.
+                    for path in CodePath::available() {
+                        for range in distances.iter().step_by(7) {
+                            let queries = CodeQueries::new(path, &codes, &[&query]);
+                            let mut nearest = vec![CodeNearest::new(97, *range)];
+                            queries.scan(&codes, 0..97, None, &mut nearest);
+                            let left = nearest.remove(0).finish();
+                            let within = distances.iter().zip(0..).filter(|(distance, _)| *distance <= range);
+                            for (distance, row) in within {
+                                assert!(
+                                    left.iter().any(|(_, left)| *left == row),
+                                    "{path} {measure:?} {dimensions}: {row} at {distance} within {range}"
+                                );
+                            }
+                            excluded += 97 - left.len();
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(pairs > 60_000 && excluded > 20_000, "{pairs} pairs, {excluded} rows excluded");
+}
+
+#[test]
+fn tables_that_are_not_kept_give_the_same_bounds() {
+    let mut random = Random::new(131);
+    let (dimensions, count) = (40, 500);
+    let rows = rows(&mut random, count, dimensions);
+    let codes = codes(encoder(VectorMeasure::L2, Levels::Product32, &rows, dimensions), &rows, dimensions);
+    let codebook = codes.encoder().codebook().unwrap();
+    let asked: Vec<&[f32]> = rows.chunks_exact(dimensions).take(5).collect();
+    let (queries, moved): (Vec<_>, Vec<_>) =
+        asked.iter().map(|query| CodeQuery::of_numbers(codes.encoder(), query)).unzip();
+    let path = CodePath::detect();
+    let found = |product: &product::ProductQueries| -> Vec<_> {
+        let mut nearest = vec![CodeNearest::new(7, f64::INFINITY); 5];
+        product.scan(path, &codes, &queries, 0..count, None, &mut nearest);
+        nearest.into_iter().map(CodeNearest::finish).collect()
+    };
+    let kept = product::ProductQueries::new(path, codebook, moved.clone());
+    assert_eq!(found(&kept), found(&product::ProductQueries::computing(moved)));
 }
 
 #[test]

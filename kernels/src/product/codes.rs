@@ -60,6 +60,12 @@ impl<'a> Codes<'a> {
         assert_eq!(self.bytes.len(), bytes, "whole groups of codes");
     }
 
+    /// The sum of a row's numbers in tables, in f64 and in the order of the parts.
+    pub(crate) fn sum_of(&self, row: usize, tables: &[f32]) -> f64 {
+        let parts = tables.chunks_exact(self.bits.centroids()).take(self.parts).enumerate();
+        parts.map(|(part, table)| f64::from(table[self.at(row, part)])).sum()
+    }
+
     /// The bytes of a group.
     #[inline(always)]
     pub(super) fn group(&self, group: usize) -> &[u8] {

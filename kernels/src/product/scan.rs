@@ -45,6 +45,8 @@ pub struct Scanner {
     bytes: Bytes,
     /// Groups and those of their rows that may be within the limit.
     found: Vec<(u32, u32)>,
+    /// The largest size of a sum of the tables of [`Scanner::begin`].
+    size: f64,
 }
 
 impl Scanner {
@@ -54,7 +56,7 @@ impl Scanner {
     /// If this machine lacks the instructions.
     pub fn new(path: CodePath) -> Self {
         assert!(path.is_available(), "this machine has no {path} instructions");
-        Self { path, bytes: Bytes::default(), found: Vec::new() }
+        Self { path, bytes: Bytes::default(), found: Vec::new(), size: 0.0 }
     }
 
     /// As [`scan`].
@@ -70,7 +72,7 @@ impl Scanner {
         list: &mut Shortlist,
         first: u32,
     ) {
-        let Self { path, bytes, found } = self;
+        let Self { path, bytes, found, .. } = self;
         let path = *path;
         bytes.clear();
         codes.check();
@@ -122,6 +124,55 @@ impl Scanner {
     }
 }
 
+/// Rows with limits of their own, for callers that know more of a row than its code.
+impl Scanner {
+    /// Takes the tables of the calls of [`Scanner::within`] that follow.
+    pub(crate) fn begin(&mut self, tables: &[f32], bits: Bits) {
+        let largest = |table: &[f32]| table.iter().fold(0.0_f64, |most, x| most.max(f64::from(x.abs())));
+        self.size = tables.chunks_exact(bits.centroids()).map(largest).sum();
+        self.bytes.clear();
+    }
+
+    /// Lists the groups with rows whose sums of the tables may be at most their limits, and a bit for each of these rows. There
+    /// are at most [`GROUPS_AT_ONCE`] groups, a limit for each of their rows, and no limit that is no number.
+    ///
+    /// # Panics
+    /// If the limits are not of these codes.
+    pub(crate) fn within(
+        &mut self,
+        codes: Codes<'_>,
+        tables: &[f32],
+        limits: &[f32],
+        found: &mut Vec<(u32, u32)>,
+    ) {
+        let groups = codes.rows.div_ceil(GROUP);
+        assert!(groups <= GROUPS_AT_ONCE && limits.len() == groups * GROUP, "limits of these codes");
+        let Self { path, bytes, size, .. } = self;
+        if is_fast(*path, codes.bits) {
+            let mut of_bytes = [[0u16; GROUP]; GROUPS_AT_ONCE];
+            let of_bytes = &mut of_bytes[..groups];
+            let each = || limits.iter().map(|limit| f64::from(*limit));
+            if byte_limits(*path, bytes, (tables, codes.bits, *size), each, of_bytes) {
+                within(*path, codes, &bytes.tables, codes.bytes, of_bytes, found);
+            }
+            return;
+        }
+        // A rounding for each part, and one for the limit.
+        let error = (*size * (codes.parts + 2) as f64 * 2f64.powi(-23)) as f32;
+        for (group, limits) in limits.as_chunks::<GROUP>().0.iter().enumerate() {
+            let mut sums = [0.0; GROUP];
+            sum_group(*path, codes, tables, group, &mut sums);
+            let mut rows = 0u32;
+            for (row, (sum, limit)) in sums.iter().zip(limits).enumerate() {
+                rows |= u32::from(*sum <= limit + error) << row;
+            }
+            if rows != 0 {
+                found.push((group as u32, rows));
+            }
+        }
+    }
+}
+
 /// What the scores of rows are made of, beside sums of tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Scales<'a> {
@@ -150,7 +201,7 @@ impl Scanner {
         list: &mut Shortlist,
         first: u32,
     ) {
-        let Self { path, bytes, found } = self;
+        let Self { path, bytes, found, .. } = self;
         let path = *path;
         bytes.clear();
         codes.check();
@@ -224,11 +275,21 @@ fn row_limits(
         }
     };
     let each = || of_rows.squares.iter().zip(of_rows.scales).map(|(square, scale)| most(*square, *scale));
+    byte_limits(path, bytes, (tables, Bits::Four, size), each, limits)
+}
+
+/// The largest sums of bytes of rows whose sums may be at most those that `each` gives. Makes tables of bytes where there are none, or finer
+/// ones are worth it; `size` is the largest size of a sum. Returns false if no row is within.
+fn byte_limits<I: Iterator<Item = f64>>(
+    path: CodePath,
+    bytes: &mut Bytes,
+    (tables, bits, size): (&[f32], Bits, f64),
+    each: impl Fn() -> I,
+    limits: &mut [[u16; GROUP]],
+) -> bool {
     let largest = each().fold(f64::NEG_INFINITY, |largest, most| if most > largest { most } else { largest });
     let largest = (largest.min(size) as f32).next_up();
-    if (bytes.tables.is_empty() || bytes.is_coarse(largest))
-        && !bytes.set(path, tables, Bits::Four, 0.0, largest)
-    {
+    if (bytes.tables.is_empty() || bytes.is_coarse(largest)) && !bytes.set(path, tables, bits, 0.0, largest) {
         return false;
     }
     let mut has_any = false;
@@ -372,8 +433,7 @@ fn within(
         }
         (_, Bits::Four) => return x86::within_4_avx2(tables, bytes, limits, found),
         (_, Bits::Eight) if x86::has_wide_tables() => {
-            // All rows have one limit.
-            return x86::within_8_avx512(tables, codes.parts, bytes, limits[0][0], found);
+            return x86::within_8_avx512(tables, codes.parts, bytes, limits, found);
         }
         (_, Bits::Eight) => {}
     }

@@ -259,17 +259,28 @@ pub(super) fn sum_4_avx2(tables: &[f32], bytes: &[u8], sums: &mut [f32; GROUP]) 
     unsafe { entry(tables, bytes, sums) }
 }
 
-/// The groups of 8-bit codes with rows whose sums of `tables` are at most `limit`. Two groups share each look-up.
+/// The groups of 8-bit codes with rows whose sums of `tables` are at most their limits, as in [`within_4_avx2`]. Two groups share
+/// each look-up.
 pub(super) fn within_8_avx512(
     tables: &[u8],
     parts: usize,
     bytes: &[u8],
-    limit: u16,
+    limits: &[[u16; GROUP]],
     found: &mut Vec<(u32, u32)>,
 ) {
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn entry(tables: &[u8], parts: usize, bytes: &[u8], limit: u16, found: &mut Vec<(u32, u32)>) {
-        let limits = _mm512_set1_epi16(limit as i16);
+    fn entry(
+        tables: &[u8],
+        parts: usize,
+        bytes: &[u8],
+        limits: &[[u16; GROUP]],
+        found: &mut Vec<(u32, u32)>,
+    ) {
+        // Number `i` of the sums of even rows is that of row `2 i` of both groups, one after the other.
+        let places: [[u16; GROUP]; 2] = [0, 1].map(|odd| std::array::from_fn(|at| (2 * at + odd) as u16));
+        // SAFETY: the arrays have 64 readable bytes.
+        let places = places.map(|places| unsafe { _mm512_loadu_si512(places.as_ptr().cast()) });
+        let mut of_rows = [_mm512_setzero_si512(); 2];
         let (tables, _) = tables.as_chunks::<256>();
         let size = parts * GROUP;
         for (pair, bytes) in bytes.chunks(2 * size).enumerate() {
@@ -299,9 +310,17 @@ pub(super) fn within_8_avx512(
                 sums[0] = _mm512_add_epi16(sums[0], numbers);
                 sums[1] = _mm512_add_epi16(sums[1], _mm512_srli_epi16::<8>(numbers));
             }
+            if 2 * pair < limits.len() {
+                let of_groups = [0, 1].map(|place| {
+                    let limits = &limits[(2 * pair + place) % limits.len()];
+                    // SAFETY: the array has 64 readable bytes.
+                    unsafe { _mm512_loadu_si512(limits.as_ptr().cast()) }
+                });
+                of_rows = places.map(|places| _mm512_permutex2var_epi16(of_groups[0], places, of_groups[1]));
+            }
             let even = _mm512_sub_epi16(sums[0], _mm512_slli_epi16::<8>(sums[1]));
-            let even = u64::from(_mm512_cmple_epu16_mask(even, limits));
-            let odd = u64::from(_mm512_cmple_epu16_mask(sums[1], limits));
+            let even = u64::from(_mm512_cmple_epu16_mask(even, of_rows[0]));
+            let odd = u64::from(_mm512_cmple_epu16_mask(sums[1], of_rows[1]));
             let rows = spread(even) | spread(odd) << 1;
             for (place, rows) in [rows as u32, (rows >> GROUP) as u32].into_iter().enumerate() {
                 if rows != 0 && place * size < bytes.len() {
@@ -312,7 +331,7 @@ pub(super) fn within_8_avx512(
     }
     assert!(has_wide_tables());
     // SAFETY: the line above checked the features; AVX-512 BW is there only with F.
-    unsafe { entry(tables, parts, bytes, limit, found) }
+    unsafe { entry(tables, parts, bytes, limits, found) }
 }
 
 /// Moves bit `i` of the low half to bit `2 i`.

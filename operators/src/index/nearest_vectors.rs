@@ -68,8 +68,8 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
             "codes",
             ParameterType::Path,
             Default::Absent,
-            "the codes of the vectors, made by `boxwork index --codes`; or planes, sq8 or sq4: codes of these levels are made in \
-             memory; or none",
+            "the codes of the vectors, made by `boxwork index --codes`; or planes, sq8, sq4, product16, product32 or product64: \
+             codes of these levels are made in memory; or none",
         ),
         CLASS,
         SUBSET,
@@ -128,7 +128,7 @@ impl Shared {
 fn no_codes(name: &str) -> BoxError {
     BoxError::new(format!(
         "`codes` is {name}, which is neither a file nor codes that exclude rows with certainty: give {}, {NO_CODES}, or a file \
-         made by `boxwork index --codes`; product codes are approximate and belong to lists (`boxwork lists --codes product`)",
+         made by `boxwork index --codes`",
         Levels::NAMES.join(", ")
     ))
 }

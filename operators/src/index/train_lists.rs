@@ -218,7 +218,7 @@ impl TrainLists {
 }
 
 /// Computes pieces on all slots; returns false if the request was cancelled.
-fn side_by_side(cx: &mut Context<'_>, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
+pub(super) fn side_by_side(cx: &mut Context<'_>, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
     cx.inside(|inside| {
         let cancelled = inside.cancelled();
         inside.for_each_chunk(count, 1, |pieces| {

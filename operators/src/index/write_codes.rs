@@ -12,8 +12,11 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::kinds::Vectors;
 use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::space::Space;
-use boxwork_stores::vector_codes::{CodesError, CodesWriter, ROWS, centre_of, vectors_of, words_of};
+use boxwork_stores::vector_codes::{
+    CodesError, CodesWriter, ROWS, centre_of, encoder_of, vectors_of, words_of,
+};
 
+use super::train_lists::side_by_side;
 use crate::resources::{self, SPACE};
 
 /// Batches that one firing codes for each slot.
@@ -29,7 +32,8 @@ const BATCHES_PER_SLOT: u64 = 2;
 ///
 /// # Parameters
 /// `space`: the vectors and their distance: l2, ip or cosine. `levels`: `planes` keeps 8 bits a number in two planes of 4, `sq8`
-/// the 8 bits alone, `sq4` 4 bits. `out`: the file to write.
+/// the 8 bits alone, `sq4` 4 bits; `product16`, `product32` and `product64` keep a byte for each of so many parts of a vector, by a
+/// codebook that is trained on 65,536 of the vectors. `out`: the file to write.
 pub static WRITE_CODES: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -37,7 +41,7 @@ pub static WRITE_CODES: OperatorSpec = OperatorSpec {
             "levels",
             ParameterType::Choice(Levels::NAMES),
             Default::Text("planes"),
-            "the bits of a number",
+            "the bits of a number, or the parts of a vector",
         ),
         Parameter::new(
             "out",
@@ -77,7 +81,8 @@ impl Operator for WriteCodes {
         let Some((writer, encoder)) = &mut self.file else {
             let (vectors, measure, cancelled) = (&self.vectors, self.measure, cx.cancelled());
             let centre = cx.detached("disk", || centre_of(vectors, measure, &cancelled))??;
-            let encoder = Encoder::new(self.measure, self.levels, centre);
+            let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
+            let encoder = encoder_of(self.levels, vectors, measure, centre, &mut pieces)?;
             let writer = CodesWriter::create(&self.out, &*self.space, encoder.clone())?;
             self.file = Some((writer, encoder));
             return Ok(Flow::More);

@@ -12,7 +12,6 @@
 //! `boxwork_kernels::product`, or those of directions, behind which the squares and then the scales of 32 vectors lie. What no vector fills is 0. Centroids, codebook and rotation are f32 numbers by their bits, eight
 //! hexadecimal digits each. A file that follows another has the objects that were added, in the same lists, and no quantizers.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use arrow_schema::{DataType, Field, Metadata, Schema};
@@ -24,7 +23,7 @@ pub(super) use super::super::packed_file::{
     CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, Format, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION,
     VERSION_KEY,
 };
-use super::super::packed_file::{PackedError, PackedFile};
+use super::super::packed_file::{PackedError, PackedFile, digits, numbers_of};
 use super::quantizers::FACTORS_BYTES;
 use super::{Coding, ListsError, Quantizers};
 
@@ -46,8 +45,6 @@ const CODEBOOK_KEY: &str = "boxwork.lists.codebook";
 const ROTATION_KEY: &str = "boxwork.lists.rotation";
 /// The key of the length of the longest vector, if lists hold vectors.
 const NORM_KEY: &str = "boxwork.lists.norm";
-/// Hexadecimal digits of a number.
-const DIGITS: usize = 8;
 
 /// Bytes of the ids of a panel.
 pub(super) const IDS_BYTES: usize = PANEL * 8;
@@ -109,14 +106,6 @@ pub(super) fn norm(file: &PackedFile) -> Result<Option<f64>, PackedError> {
     }
 }
 
-fn digits(numbers: &[f32]) -> String {
-    let mut text = String::with_capacity(numbers.len() * DIGITS);
-    for number in numbers {
-        write!(text, "{:0DIGITS$x}", number.to_bits()).expect("a string takes any text");
-    }
-    text
-}
-
 /// The centroids and the codebook of a file, of whatever store it is.
 ///
 /// # Errors
@@ -131,14 +120,7 @@ pub fn quantizers_of(path: &Path) -> Result<Quantizers, ListsError> {
 
 /// The quantizers that a file notes.
 pub(super) fn quantizers(file: &PackedFile, dimensions: usize) -> Result<Quantizers, PackedError> {
-    let number = |digits: &[u8; DIGITS]| {
-        let digits = std::str::from_utf8(digits).ok()?;
-        Some(f32::from_bits(u32::from_str_radix(digits, 16).ok()?))
-    };
-    let numbers = |key: &str| -> Option<Vec<f32>> {
-        let (digits, rest) = file.noted(key).as_bytes().as_chunks::<DIGITS>();
-        if rest.is_empty() { digits.iter().map(number).collect() } else { None }
-    };
+    let numbers = |key: &str| numbers_of(file.noted(key));
     let of_notes = || {
         let coding = Coding::named(file.said(CODING_KEY))?;
         let parts = file.said(PARTS_KEY).parse().ok()?;

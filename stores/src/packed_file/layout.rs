@@ -48,3 +48,25 @@ pub(super) fn read_checksums(text: &str) -> Option<(u32, Vec<(usize, u32)>)> {
     };
     Some((head, parts.map(entry).collect::<Option<_>>()?))
 }
+
+/// Hexadecimal digits of a number in a note.
+const NUMBER_DIGITS: usize = 8;
+
+/// Numbers as the text of a note: f32 by their bits.
+pub(crate) fn digits(numbers: &[f32]) -> String {
+    let mut text = String::with_capacity(numbers.len() * NUMBER_DIGITS);
+    for number in numbers {
+        write!(text, "{:0NUMBER_DIGITS$x}", number.to_bits()).expect("a string takes any text");
+    }
+    text
+}
+
+/// The numbers of [`digits`]; `None` for any other text.
+pub(crate) fn numbers_of(text: &str) -> Option<Vec<f32>> {
+    let (digits, rest) = text.as_bytes().as_chunks::<NUMBER_DIGITS>();
+    let number = |digits: &[u8; NUMBER_DIGITS]| {
+        let digits = std::str::from_utf8(digits).ok()?;
+        Some(f32::from_bits(u32::from_str_radix(digits, 16).ok()?))
+    };
+    if rest.is_empty() { digits.iter().map(number).collect() } else { None }
+}

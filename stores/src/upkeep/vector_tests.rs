@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, StringArray};
-use boxwork_kernels::codes::{Encoder, Levels};
+use boxwork_kernels::CodePath;
+use boxwork_kernels::codes::{CodeNearest, CodeQueries, Levels};
 use boxwork_kernels::pieces::one_by_one;
 use boxwork_kernels::rotation::Start;
 
@@ -19,12 +20,14 @@ use crate::object_column;
 use crate::pivot_table::in_threads;
 use crate::steps;
 use crate::subset::Subset;
-use crate::vector_codes::{CodesWriter, centre_of, open, vectors_of, words_of};
+use crate::vector_codes::{CodesWriter, centre_of, encoder_of, open, vectors_of, words_of};
 
 const FOLDER: &str = "BOXWORK_TEST_VECTORS";
 const ACT: &str = "BOXWORK_TEST_VECTORS_ACT";
 /// More steps than any act takes.
 const STEPS_MAX: usize = 200;
+/// Levels of codes, a file for each.
+const LEVELS: [Levels; 2] = [Levels::Planes, Levels::Product16];
 const CODINGS: [Coding; 4] = [Coding::Rows, Coding::Product, Coding::Fast, Coding::Rabitq];
 
 fn at(folder: &Path, name: &str) -> PathBuf {
@@ -34,7 +37,8 @@ fn at(folder: &Path, name: &str) -> PathBuf {
 /// The codes and the lists of each coding.
 fn kept(folder: &Path) -> Vec<PathBuf> {
     let lists = CODINGS.map(|coding| at(folder, &format!("{}.lists.arrow", coding.name())));
-    [at(folder, "v.codes.arrow")].into_iter().chain(lists).collect()
+    let codes = LEVELS.map(|levels| at(folder, &format!("{}.codes.arrow", levels.name())));
+    codes.into_iter().chain(lists).collect()
 }
 
 fn import(path: &Path, rows: std::ops::Range<usize>) -> Arc<dyn Store> {
@@ -57,12 +61,14 @@ fn prepare(folder: &Path) {
     any_kind::copy(&import(&at(folder, "v"), 0..300), &at(folder, "v.arrow"), &|| false).unwrap();
     let (space, kept) = (space(folder), kept(folder));
     let (of_space, measure) = vectors_of(&*space).unwrap();
-    let centre = centre_of(&of_space, measure, &|| false).unwrap();
-    let encoder = Encoder::new(measure, Levels::Planes, centre);
-    let mut writer = CodesWriter::create(&kept[0], &*space, encoder.clone()).unwrap();
-    writer.push(&words_of(&of_space, &encoder, 0..300).unwrap()).unwrap();
-    writer.finish().unwrap();
-    for (coding, path) in CODINGS.into_iter().zip(&kept[1..]) {
+    for (levels, path) in LEVELS.into_iter().zip(&kept) {
+        let centre = centre_of(&of_space, measure, &|| false).unwrap();
+        let encoder = encoder_of(levels, &of_space, measure, centre, &mut one_by_one()).unwrap();
+        let mut writer = CodesWriter::create(path, &*space, encoder.clone()).unwrap();
+        writer.push(&words_of(&of_space, &encoder, 0..300).unwrap()).unwrap();
+        writer.finish().unwrap();
+    }
+    for (coding, path) in CODINGS.into_iter().zip(&kept[LEVELS.len()..]) {
         let options = ListsOptions {
             lists: Some(7),
             coding,
@@ -113,10 +119,22 @@ fn state(folder: &Path) -> Vec<String> {
     let (space, kept) = (space(folder), kept(folder));
     let store = space.store();
     let ids: Vec<u64> = store.among(0..store.ids_count()).collect();
-    let codes = open(&kept[0], &*space).unwrap();
-    assert_eq!(codes.len() as u64, store.ids_count());
+    let all_rows = vectors(&**store, &ids).unwrap();
+    for path in &kept[..LEVELS.len()] {
+        let codes = open(path, &*space).unwrap();
+        assert_eq!(codes.len() as u64, store.ids_count());
+        // The bounds of vectors that were added hold too.
+        for (place, query) in all_rows.chunks_exact(5).enumerate().step_by(50) {
+            let mut nearest = vec![CodeNearest::new(1, f64::INFINITY)];
+            let is_removed = |row: u32| !store.has(u64::from(row));
+            let queries = CodeQueries::new(CodePath::detect(), &codes, &[query]);
+            queries.scan(&codes, 0..codes.len(), Some(&is_removed), &mut nearest);
+            let left = nearest.remove(0).finish();
+            assert!(left.iter().any(|(_, row)| u64::from(*row) == ids[place]), "{}", path.display());
+        }
+    }
     let all = Subset::of(&**store, |_| true);
-    for path in &kept[1..] {
+    for path in &kept[LEVELS.len()..] {
         let lists = Lists::open(path, &space).unwrap();
         assert_eq!(lists.objects(), ids.len() as u64);
         let every: Vec<u32> = (0..lists.count() as u32).collect();

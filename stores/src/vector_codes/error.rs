@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use boxwork_kernels::codes::Encoder;
+use boxwork_kernels::memory::MemoryRefused;
 
 use super::super::packed_file::PackedError;
 use super::super::store_error::{StoreError, way_out};
@@ -64,6 +65,9 @@ pub enum CodesError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The system has no memory for the training of a codebook.
+    #[error(transparent)]
+    Memory(#[from] MemoryRefused),
     /// The caller cancelled it.
     #[error("the codes were not finished: they were cancelled")]
     Cancelled,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use boxwork_kernels::codes::{Codes, Encoder, Levels};
 use boxwork_kernels::vector::VectorMeasure;
 
-use super::super::packed_file::{self, Last, MEASURE_KEY, PackedFile};
+use super::super::packed_file::{self, Last, MEASURE_KEY, PackedFile, numbers_of};
 use super::error::{command, of};
 use super::{
-    CENTRE_KEY, CodesError, CodesWriter, DIGITS, FORMAT, LEVELS_KEY, ROWS, schema, vectors_of, words_of,
+    CENTRE_KEY, CODEBOOK_KEY, CodesError, CodesWriter, FORMAT, LEVELS_KEY, ROWS, schema, vectors_of, words_of,
 };
 use crate::kinds::{Kind, Vectors};
 use crate::object_store::ObjectStore;
@@ -94,15 +94,17 @@ fn chain(path: &Path, space: &dyn Space) -> Result<Chain, CodesError> {
     }
     let levels: Levels =
         file.said(LEVELS_KEY).parse().map_err(|reason| refused(format!("is damaged: {reason}")))?;
-    let (digits, rest) = file.noted(CENTRE_KEY).as_bytes().as_chunks::<DIGITS>();
-    let number = |digits: &[u8; DIGITS]| {
-        let digits = std::str::from_utf8(digits).ok()?;
-        Some(f32::from_bits(u32::from_str_radix(digits, 16).ok()?)).filter(|number| number.is_finite())
-    };
-    let centre: Option<Vec<f32>> = digits.iter().map(number).collect();
-    let centre = centre.filter(|centre| rest.is_empty() && centre.len() == dimensions);
+    let finite = |key: &str| numbers_of(file.noted(key)).filter(|all| all.iter().all(|x| x.is_finite()));
+    let centre = finite(CENTRE_KEY).filter(|centre| centre.len() == dimensions);
     let centre = centre.ok_or_else(|| refused("is damaged: its centre does not fit the store".to_owned()))?;
-    let encoder = Encoder::new(measure, levels, centre);
+    let encoder = match levels.parts(dimensions) {
+        None => Some(Encoder::new(measure, levels, centre)),
+        Some(_) => {
+            finite(CODEBOOK_KEY).and_then(|codebook| Encoder::of_codebook(measure, levels, centre, codebook))
+        }
+    };
+    let encoder =
+        encoder.ok_or_else(|| refused("is damaged: its codebook does not fit the store".to_owned()))?;
     let check = |file: &PackedFile, rows: u64| match *file.fields() == *schema(&encoder).fields() {
         true if file.rows(ROWS)? == rows => Ok(()),
         _ => Err(file.damaged("its columns", "they do not fit the store")),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use boxwork_kernels::codes::CodeNearest;
+use boxwork_kernels::codes::{CodeNearest, Levels};
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::vector::Nearest;
 use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _};
@@ -86,12 +86,20 @@ impl Search {
         }
         match &self.packed {
             _ if is_few => (),
-            Packed::Codes(queries) if queries.bits() == 8 => cx.count("left by 8 bits", left),
-            Packed::Codes(_) => cx.count("left by 4 bits", left),
+            Packed::Codes(queries) => cx.count(left_by(queries.levels()), left),
             Packed::OnDevices | Packed::Bytes(_) | Packed::Flat(_) => cx.count("left", left),
         }
         cx.count("computed", computed);
         Ok(rows)
+    }
+}
+
+/// What the statistics call the rows that the last bounds have left.
+fn left_by(levels: Levels) -> &'static str {
+    match levels {
+        Levels::Sq4 => "left by 4 bits",
+        Levels::Sq8 | Levels::Planes => "left by 8 bits",
+        Levels::Product16 | Levels::Product32 | Levels::Product64 => "left by product codes",
     }
 }
 
