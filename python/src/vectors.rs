@@ -71,8 +71,16 @@ pub(crate) fn vectors(
                     Some(names) => StringArray::from_iter_values(&names[ids.clone()]),
                     None => StringArray::from_iter_values(ids.clone().map(|row| row.to_string())),
                 };
-                let at = |reason: String| format!("vectors {} to {}: {reason}", ids.start, ids.end - 1);
-                objects.append(of_rows, &[rows::vectors(of_batch, rows, dimensions)]).map_err(at)?;
+                let at = |reason: String| match of_batch.iter().position(|number| !number.is_finite()) {
+                    Some(place) => format!(
+                        "vector {}: number {} is {}: the numbers of a vector are finite",
+                        ids.start + place / dimensions,
+                        place % dimensions,
+                        of_batch[place]
+                    ),
+                    None => format!("vectors {} to {}: {reason}", ids.start, ids.end - 1),
+                };
+                objects.append(of_rows, &[rows::vectors(of_batch.clone(), rows, dimensions)]).map_err(at)?;
             }
             before += count;
         }

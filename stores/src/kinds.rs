@@ -20,7 +20,7 @@ pub use codes::Codes;
 pub use sets::Sets;
 pub use signatures::Signatures;
 pub use texts::Texts;
-pub use vectors::{Vectors, as_f32};
+pub use vectors::{DIMENSIONS_MAX, Vectors, as_f32};
 
 /// The key of the number of coordinates or dimensions in a file's metadata.
 pub(crate) const DIMENSIONS_KEY: &str = "boxwork.dimensions";

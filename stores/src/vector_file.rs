@@ -23,8 +23,8 @@ use thiserror::Error;
 
 pub use rows::VectorRows;
 
-/// Dimensions of a vector at most.
-pub const DIMENSIONS_MAX: usize = 65_536;
+pub use crate::kinds::DIMENSIONS_MAX;
+
 /// The endings of files whose form their content says.
 pub const ENDINGS: [&str; 9] = ["fvecs", "bvecs", "ivecs", "fbin", "f16bin", "u8bin", "i8bin", "ibin", "npy"];
 /// Bytes of the number of dimensions before a row of a `.fvecs` file.

@@ -12,7 +12,7 @@ use super::{Codes, GROUP, Levels, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
 use crate::CodePath;
 use crate::lanes::{Lanes, Work, run};
 use crate::vector::VectorMeasure;
-use crate::vector::integer::{BLOCK_ROWS, IntegerPath, Panel, Rows, Sink, Weights, panels, scan};
+use crate::vector::integer::{BLOCK_ROWS, IntegerPath, NUMBERS_MAX, Panel, Rows, Sink, Weights, panels, scan};
 
 /// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
 const SINGLE_MAX: usize = 3;
@@ -40,11 +40,16 @@ impl CodeQueries {
     /// Packs queries for some codes.
     ///
     /// # Panics
-    /// If this machine lacks the instructions, or a query has another number of dimensions than the codes.
+    /// If this machine lacks the instructions, a query has another number of dimensions than the codes, or these have more than
+    /// 65,536: sums of their products would not fit 32 bits.
     pub fn new(path: CodePath, codes: &Codes, queries: &[&[f32]]) -> Self {
         assert!(path.is_available(), "this machine has no {path} instructions");
         let (encoder, integer) = (codes.encoder(), IntegerPath::of(path));
         let (levels, dimensions) = (encoder.levels(), encoder.centre().len());
+        assert!(
+            dimensions <= NUMBERS_MAX,
+            "{dimensions} numbers of a row, of which there may be {NUMBERS_MAX}"
+        );
         let is_single = levels.has_4() && queries.len() <= SINGLE_MAX;
         let is_8 = levels.has_8() && !is_single;
         if let Some(codebook) = encoder.codebook() {

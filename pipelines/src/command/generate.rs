@@ -13,6 +13,9 @@ use super::{Replacing, path_value, run_shipped, say, whole};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
+/// Rows of a store at most.
+const ROWS_MAX: i64 = 1 << 48;
+
 /// Makes objects for measurements
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -38,11 +41,11 @@ struct Vectors {
     #[arg(long, value_name = "N", requires = "number_type", value_parser = clap::value_parser!(u32).range(1..=DIMENSIONS_MAX as i64))]
     dimensions: Option<u32>,
     /// The number of vectors
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    rows: u32,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=ROWS_MAX))]
+    rows: i64,
     /// The number of the first vector
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    first: u32,
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..=ROWS_MAX))]
+    first: i64,
     /// The seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u32,
@@ -64,8 +67,8 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let mut values = BTreeMap::from([
         ("like".to_owned(), Value::Text(arguments.like.clone())),
         ("out".to_owned(), path_value(&arguments.out)),
-        ("rows".to_owned(), whole(arguments.rows)),
-        ("first".to_owned(), whole(arguments.first)),
+        ("rows".to_owned(), Value::Integer(arguments.rows)),
+        ("first".to_owned(), Value::Integer(arguments.first)),
         ("seed".to_owned(), whole(arguments.seed)),
     ]);
     let number_type = arguments.number_type.as_ref();

@@ -13,6 +13,9 @@ use serde_json::Value;
 use super::lists::{Lists, ListsBuilder, is_list_of, list_type, numbers_of, write_numbers};
 use super::{DIMENSIONS_KEY, Kind, OBJECT};
 
+/// Numbers of a vector at most: sums of products of that many bytes fit 32 bits.
+pub const DIMENSIONS_MAX: usize = 65_536;
+
 /// Vectors of one dimension, whose numbers are of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vectors {
@@ -189,7 +192,10 @@ impl Kind for Vectors {
             NumberType::U8 => Columns::U8(Lists::new(column)?),
             NumberType::I8 => Columns::I8(Lists::new(column)?),
         });
-        (0..batch.rows()).try_for_each(|row| check(Self::item(&batch, row), self.dimensions))?;
+        (0..batch.rows()).try_for_each(|row| {
+            let checked = check(Self::item(&batch, row), self.dimensions);
+            checked.map_err(|reason| format!("row {row}: {reason}"))
+        })?;
         Ok(batch)
     }
 
@@ -299,6 +305,12 @@ impl Kind for Vectors {
 }
 
 fn check(vector: VectorRef<'_>, dimensions: usize) -> Result<(), String> {
+    if vector.len() > DIMENSIONS_MAX {
+        return Err(format!(
+            "the vector has {} numbers, and may have {DIMENSIONS_MAX} at most: reduce them, for example to principal components",
+            vector.len()
+        ));
+    }
     if let Some(place) = vector.not_finite() {
         let value = vector.widened()[place];
         return Err(format!("number {place} is {value}: the numbers of a vector are finite"));
@@ -310,4 +322,37 @@ fn check(vector: VectorRef<'_>, dimensions: usize) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Float32Array, ListArray};
+    use arrow_buffer::OffsetBuffer;
+
+    use super::*;
+
+    #[test]
+    fn vectors_of_too_many_numbers_are_refused_in_every_form() {
+        for (numbers, is_taken) in [(DIMENSIONS_MAX, true), (DIMENSIONS_MAX + 1, false)] {
+            let fits = |result: Result<(), String>| match result {
+                Ok(()) => true,
+                Err(reason) => {
+                    assert!(reason.contains("65537 numbers, and may have 65536 at most"), "{reason}");
+                    false
+                }
+            };
+            let item = Arc::new(Field::new("item", DataType::Float32, false));
+            let offsets = OffsetBuffer::from_repeated_length(numbers, 1);
+            let values = Arc::new(Float32Array::from(vec![0.5; numbers]));
+            let column: ArrayRef = Arc::new(ListArray::new(item, offsets, values, None));
+            let kind = Vectors::new(numbers);
+            assert_eq!(fits(kind.batch(&[Arc::clone(&column)]).map(drop)), is_taken);
+            assert_eq!(fits(Vectors::push_row(&mut kind.builder(), &[column], 0)), is_taken);
+            let json = Value::from(vec![0.5; numbers]);
+            assert_eq!(fits(Vectors::push_json(&mut kind.builder(), &json)), is_taken);
+            let bytes = Vectors::of(numbers, NumberType::U8);
+            let row = vec![1; numbers];
+            assert_eq!(fits(Vectors::push(&mut bytes.builder(), VectorRef::U8(&row))), is_taken);
+        }
+    }
 }

@@ -71,7 +71,14 @@ impl Chain {
             files.push((len..ids, counted(file).map_err(of)?));
             len = ids;
         }
-        Ok(Self { name, fingerprint, measure, quantizers, files, len, last })
+        let chain = Self { name, fingerprint, measure, quantizers, files, len, last };
+        layout::check_panels(chain.panels(), path)?;
+        Ok(chain)
+    }
+
+    /// Panels of all files.
+    pub(super) fn panels(&self) -> u64 {
+        self.files.iter().map(|(_, file)| file.panels).sum()
     }
 }
 

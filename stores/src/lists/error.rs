@@ -92,6 +92,17 @@ pub enum ListsError {
         /// The store's objects.
         objects: u64,
     },
+    /// The lists have more places than can be told apart.
+    #[error(
+        "`{}` takes {places} places, of which lists have 2^32 at most: divide the store, or make fewer lists, each of which takes a multiple of 32",
+        path.display()
+    )]
+    TooMany {
+        /// The lists.
+        path: PathBuf,
+        /// Places, with those that no vector fills.
+        places: u64,
+    },
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -49,6 +49,15 @@ const NORM_KEY: &str = "boxwork.lists.norm";
 /// Bytes of the ids of a panel.
 pub(super) const IDS_BYTES: usize = PANEL * 8;
 
+/// Panels of lists at most: the places of their vectors are numbers of 32 bits.
+#[cfg(not(test))]
+const PANELS_MAX: u64 = 1 << 27;
+#[cfg(not(test))]
+const _: () = assert!(PANELS_MAX * PANEL as u64 == 1 << 32);
+/// As many as a test can make.
+#[cfg(test)]
+const PANELS_MAX: u64 = 1024;
+
 /// Bytes of a batch, about.
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -64,6 +73,14 @@ pub(super) fn held_bytes(dimensions: usize, coding: Coding, parts: usize) -> usi
 /// Panels of a batch.
 pub(super) fn panels_of_batch(held_bytes: usize) -> usize {
     (BATCH_BYTES / (held_bytes + IDS_BYTES)).max(1)
+}
+
+/// Refuses more panels than there are places for.
+pub(super) fn check_panels(panels: u64, path: &Path) -> Result<(), ListsError> {
+    match panels {
+        0..=PANELS_MAX => Ok(()),
+        _ => Err(ListsError::TooMany { path: path.to_owned(), places: panels.saturating_mul(PANEL as u64) }),
+    }
 }
 
 /// The bytes of a panel in each column.
@@ -129,4 +146,50 @@ pub(super) fn quantizers(file: &PackedFile, dimensions: usize) -> Result<Quantiz
         Quantizers::of_parts(dimensions, centroids, coding, parts, codebook, rotation)
     };
     of_notes().ok_or_else(|| file.damaged("its footer", "its centroids and codebook do not fit its vectors"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Float32Array, ListArray, StringArray};
+    use arrow_buffer::OffsetBuffer;
+
+    use super::super::{Assigned, Lists, write};
+    use super::*;
+    use crate::kinds::Vectors;
+    use crate::object_store::Rows;
+    use crate::space::Space;
+    use crate::spaces::{self, DistanceOptions};
+    use crate::store::Store;
+
+    #[test]
+    fn lists_of_more_places_than_there_are_numbers_for_are_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("v.lists.arrow");
+        let (most, count) = (PANELS_MAX as u32, PANELS_MAX as u32 + 1);
+        let mut rows = Rows::new(Vectors::new(1));
+        let numbers = Arc::new(Float32Array::from_iter_values((0..count).map(|row| row as f32)));
+        let item = Arc::new(Field::new("item", DataType::Float32, false));
+        let offsets = OffsetBuffer::from_repeated_length(1, count as usize);
+        let objects: ArrayRef = Arc::new(ListArray::new(item, offsets, numbers, None));
+        let names = StringArray::from_iter_values((0..count).map(|row| row.to_string()));
+        rows.append(names, &[objects]).unwrap();
+        let store: Arc<dyn Store> = Arc::new(rows.finish_without(vec![], Path::new("rows"), None).unwrap());
+        let space: Arc<dyn Space> = spaces::open(&DistanceOptions::named("l2"), store).unwrap();
+        let centroids = (0..count).map(|row| row as f32).collect();
+        let none = Vec::new;
+        let quantizers = Quantizers::of_parts(1, centroids, Coding::Rows, 0, none(), none()).unwrap();
+        // A panel for each vector, but for one that shares the first.
+        let mut assigned =
+            Assigned { ids: (0..count.into()).collect(), lists: (0..count).collect(), codes: vec![] };
+        assigned.lists[most as usize] = 0;
+        write(&path, &space, &quantizers, &assigned, &|| false).unwrap();
+        assert_eq!(Lists::open(&path, &space).unwrap().objects(), count.into());
+        assigned.lists[most as usize] = most;
+        let refused = write(&path, &space, &quantizers, &assigned, &|| false).unwrap_err().to_string();
+        let places = u64::from(count) * PANEL as u64;
+        assert!(refused.contains(&format!("v.lists.arrow` takes {places} places")), "{refused}");
+        assert!(refused.contains("make fewer lists"), "{refused}");
+    }
 }

@@ -81,12 +81,12 @@ impl Lists {
             let (found, objects) = (chain.len, store.ids_count());
             return Err(ListsError::Behind { path, store: store_path, found, objects });
         }
+        let panels = chain.panels();
         let (measure, quantizers) = (chain.measure, chain.quantizers);
         let of = |error: PackedError| ListsError::of(error, measure, store.path(), path);
         let (dimensions, coding) = (quantizers.dimensions(), quantizers.coding());
         let held_bytes = layout::held_bytes(dimensions, coding, quantizers.parts());
         let rows = layout::panels_of_batch(held_bytes);
-        let panels: u64 = chain.files.iter().map(|(_, file)| file.panels).sum();
         let objects = store.objects_count();
         let what = || format!("the lists `{}` of {objects} objects", path.display());
         let mut filling = Filling::new(&quantizers, held_bytes, panels as usize, what)?;

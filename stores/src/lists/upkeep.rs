@@ -35,7 +35,7 @@ pub(crate) fn append(
     let assigned = assign(&**space, &chain.quantizers, ids, side_by_side)?;
     let link = Some((layout::FOLLOWS_KEY, chain.last.fingerprint.clone()));
     let path = next_part(&chain.name, &chain.last, layout::FORMAT);
-    let file = Target { whole: &chain.name, path, format: layout::FORMAT.part, link };
+    let file = Target { whole: &chain.name, path, format: layout::FORMAT.part, link, panels: chain.panels() };
     file.write((&**space, chain.len), &chain.quantizers, &assigned, &|| false)
 }
 
@@ -84,6 +84,6 @@ pub(crate) fn write_compacted(
     let mut assigned = lists.assigned();
     assigned.ids.iter_mut().for_each(|id| *id = before.store().rank(*id));
     let link = Some((layout::REPLACES_KEY, fingerprint));
-    let file = Target { whole: &whole, path: next, format: layout::FORMAT.whole, link };
+    let file = Target { whole: &whole, path: next, format: layout::FORMAT.whole, link, panels: 0 };
     file.write((after, 0), lists.quantizers(), &assigned, cancelled).map(drop)
 }

@@ -40,7 +40,8 @@ pub fn write(
     interrupt: Interrupt<'_>,
 ) -> Result<u64, ListsError> {
     let whole = real_path(path);
-    let file = Target { whole: &whole, path: whole.clone(), format: layout::FORMAT.whole, link: None };
+    let file =
+        Target { whole: &whole, path: whole.clone(), format: layout::FORMAT.whole, link: None, panels: 0 };
     let written = file.write((&**space, 0), quantizers, assigned, interrupt)?;
     remove_parts(&whole, layout::FORMAT);
     Ok(written)
@@ -54,6 +55,8 @@ pub(super) struct Target<'a> {
     pub(super) format: &'static str,
     /// Which file it follows or replaces.
     pub(super) link: Option<(&'static str, String)>,
+    /// Panels of the files before it.
+    pub(super) panels: u64,
 }
 
 impl Target<'_> {
@@ -91,8 +94,9 @@ impl Target<'_> {
         let head = head.into_iter().chain(self.link);
         let metadata = Metadata::from_iter(head.map(|(key, value)| (key.to_owned(), value)));
         let schema = layout::schema(held_bytes, metadata);
-        let mut file = PackedWriter::create(self.whole, &self.path, &schema).map_err(of)?;
         let panels = panels(assigned, quantizers.lists());
+        layout::check_panels(self.panels + panels.len() as u64, self.whole)?;
+        let mut file = PackedWriter::create(self.whole, &self.path, &schema).map_err(of)?;
         let mut norm_max = 0.0;
         for panels in panels.chunks(layout::panels_of_batch(held_bytes)) {
             if interrupt() {
