@@ -46,7 +46,7 @@ fn search(at: &Path, arguments: &[&str]) -> String {
 
 /// Rows of a table in CSV, without the mark of approximate results.
 fn rows(text: &str) -> Vec<&str> {
-    text.lines().skip(1).map(|line| line.strip_suffix(",false").unwrap_or(line)).collect()
+    text.lines().skip(1).map(|line| line.split_once(",false").map_or(line, |(row, _)| row)).collect()
 }
 
 #[test]
@@ -94,12 +94,26 @@ fn results_say_that_they_are_approximate() {
     let json = search(at, &[&by[..], &["--format", "json"]].concat());
     assert!(json.starts_with("{\"exact\": false, \"probes\": 2, \"queries\": ["), "{json}");
     let csv = search(at, &[&by[..], &["--format", "csv"]].concat());
-    assert!(csv.starts_with("query,rank,id,name,distance,exact\n") && csv.ends_with(",false\n"), "{csv}");
+    assert!(
+        csv.starts_with("query,rank,id,name,distance,exact,probes\n") && csv.ends_with(",false,2\n"),
+        "{csv}"
+    );
     assert!(search(at, &by).starts_with("approximate: each query looked into the 2 nearest lists\n"));
     assert!(
         search(at, &[&by[..], &["--format", "html"]].concat()).contains("looked into the 2 nearest lists")
     );
     assert!(!search(at, &["--format", "json"]).contains("\"exact\""));
+    // Codes are refined, which rows are not.
+    lists(at, "fast", "f.lists.arrow", "2");
+    let by = ["--lists", "f.lists.arrow", "--probes", "2", "--refine", "3"];
+    let json = search(at, &[&by[..], &["--format", "json"]].concat());
+    assert!(json.starts_with("{\"exact\": false, \"probes\": 2, \"refine\": 3, \"queries\": ["), "{json}");
+    let csv = search(at, &[&by[..], &["--format", "csv"]].concat());
+    assert!(
+        csv.starts_with("query,rank,id,name,distance,exact,probes,refine\n") && csv.ends_with(",false,2,3\n"),
+        "{csv}"
+    );
+    assert!(search(at, &by).contains("2 nearest lists, and ranked 3 candidates for each object\n"));
 }
 
 #[test]

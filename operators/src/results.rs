@@ -1,5 +1,6 @@
 //! Results as text, tables and pages.
 
+pub(crate) mod looked;
 pub(crate) mod sink;
 pub(crate) mod rows;
 pub(crate) mod table;

@@ -6,7 +6,7 @@ import builtins
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
@@ -94,6 +94,12 @@ class Nearest:
 
     ids: npt.NDArray[np.uint64]
     distances: npt.NDArray[np.float64]
+    exact: bool = True
+    """Whether these are the nearest of all; if not, of those that the queries looked at."""
+    probes: int | None = None
+    """How many lists each query looked into; None if it looked at all vectors."""
+    refine: int | None = None
+    """How many candidates each query ranked for each vector to find, if lists hold codes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,6 +109,12 @@ class Within:
     starts: npt.NDArray[np.int64]
     ids: npt.NDArray[np.uint64]
     distances: npt.NDArray[np.float64]
+    exact: bool = True
+    """Whether these are all of them; if not, of those that the queries looked at."""
+    probes: int | None = None
+    """How many lists each query looked into; None if it looked at all vectors."""
+    refine: int | None = None
+    """How many candidates each query ranked for each vector to find, if lists hold codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,18 +322,18 @@ class Store:
         :meth:`lists` made, of `vector_probe`, such as `probes`, and then the answer is approximate.
         """
         few = None if among is None else sorted(set(self._ids(among)))
-        of_query, ids, distances = self._near(queries, {"k": k}, distance, few, options)
+        (of_query, ids, distances), looked = self._near(queries, {"k": k}, distance, few, options)
         wanted = min(k, len(self) if few is None else len(few))
         rows = len(np.asarray(queries)) if np.ndim(queries) > 1 else 1
         if len(ids) == rows * wanted:
-            return Nearest(ids.reshape(rows, wanted), distances.reshape(rows, wanted))
+            return Nearest(ids.reshape(rows, wanted), distances.reshape(rows, wanted), **looked)
         # Lists may hold fewer than k vectors: the rest of a row has no id.
         all_ids = np.full((rows, wanted), NO_ID, dtype=np.uint64)
         all_distances = np.full((rows, wanted), np.inf)
         starts = np.searchsorted(of_query, np.arange(rows))
         place = np.arange(len(ids)) - starts[of_query]
         all_ids[of_query, place], all_distances[of_query, place] = ids, distances
-        return Nearest(all_ids, all_distances)
+        return Nearest(all_ids, all_distances, **looked)
 
     def within(
         self,
@@ -339,8 +351,8 @@ class Store:
         few = None if among is None else sorted(set(self._ids(among)))
         rows = len(np.asarray(queries)) if np.ndim(queries) > 1 else 1
         each = {"k": len(self), "range": float(range)}
-        of_query, ids, distances = self._near(queries, each, distance, few, options)
-        return Within(np.searchsorted(of_query, np.arange(rows + 1)), ids, distances)
+        (of_query, ids, distances), looked = self._near(queries, each, distance, few, options)
+        return Within(np.searchsorted(of_query, np.arange(rows + 1)), ids, distances, **looked)
 
     def _near(
         self,
@@ -349,8 +361,8 @@ class Store:
         distance: str | None,
         among: list[int] | None,
         options: dict[str, Any],
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64], npt.NDArray[np.float64]]:
-        """The numbers of the queries, the ids and the distances that are found, by query."""
+    ) -> tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64], npt.NDArray[np.float64]], dict[str, Any]]:
+        """The numbers of the queries, the ids and the distances that are found, by query; and what was looked at."""
         if self.kind != "vectors":
             raise InputError(f"the nearest rows are those of vectors, and this store holds {self.kind}: use `search`")
         table = rows_of(queries, or_row=True)
@@ -361,17 +373,18 @@ class Store:
         each = each | {"queries": []} | given(options)
         if among == []:
             # An empty list of ids names all of them.
-            return np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0)
+            return (np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0)), {}
         if among is not None:
             each["ids"] = among
-        parts = []
+        parts, looked = [], {}
         for first in builtins.range(0, len(table), TABLE_ROWS):
             asked = self._native.query_table(table[first : first + TABLE_ROWS])
             rows = self._native.ask(pipeline, "results", values, each, {"query": asked})
+            looked = _looked(rows.metadata)
             of_query = np.asarray(rows.column("query")).astype(np.int64) + first
             parts.append((of_query, np.asarray(rows.column("id")), np.asarray(rows.column("distance"))))
         of_query, ids, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return of_query, ids, distances
+        return (of_query, ids, distances), looked
 
     def save(self, out: Path, *, replace: bool = False) -> Store:
         """Writes the objects to a file, numbered anew without those that were removed, and opens it."""
@@ -664,6 +677,13 @@ def extract(
         values["source"] = listed[0]
     _warn(*_boxwork.extract(given(values)))
     return Store.open(target)
+
+
+def _looked(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """What the queries of an approximate search looked at, as its rows say; nothing if the search was exact."""
+    said = {name: metadata.get(f"boxwork.{name}") for name in ("probes", "refine")}
+    numbers = {name: int(number) for name, number in said.items() if number is not None}
+    return {"exact": metadata.get("boxwork.exact") != "false", **numbers}
 
 
 def _pipeline(

@@ -74,8 +74,15 @@ def test_bad_tables_are_refused() -> None:
         with pytest.raises(bw.InputError, match=reason):
             bw.Vectors(bad)
     vectors[7, 2] = np.nan
-    with pytest.raises(bw.InputError, match="vectors 0 to 9"):
+    with pytest.raises(bw.InputError, match="vector 7: number 2 is NaN"):
         bw.Vectors(vectors)
+    # Whatever batch the row is in, of whatever table.
+    many = table(5000)
+    many[4500, 1] = np.inf
+    with pytest.raises(bw.InputError, match="vector 4510: number 1 is inf"):
+        bw.Vectors(table(10)).add(many)
+    with pytest.raises(bw.InputError, match="65537 numbers, and may have 65536 at most"):
+        bw.Vectors(np.zeros((2, 65537), dtype=np.float32))
     vectors[7, 2] = 0
     with pytest.raises(bw.InputError, match="10 vectors have 1 names"):
         bw.Vectors(vectors, names=["a"])
@@ -104,6 +111,14 @@ def test_the_nearest_of_a_table_are_exact_whatever_finds_them(tmp_path: Path) ->
     lists = saved.lists(tmp_path / "v.lists.arrow", lists=16)
     all_probed = saved.nearest(queries, 9, lists=lists, probes=16)
     assert (all_probed.ids == found.ids).all()
+    assert (found.exact, found.probes, found.refine) == (True, None, None)
+    # All lists were looked into, but the search does not say so.
+    assert (all_probed.exact, all_probed.probes, all_probed.refine) == (False, 16, None)
+    fast = saved.lists(tmp_path / "f.lists.arrow", lists=16, codes="fast")
+    by_codes = saved.nearest(queries, 9, lists=fast)
+    assert (by_codes.exact, by_codes.probes, by_codes.refine) == (False, 8, 10)
+    near = saved.within(queries, 1.5, lists=fast, probes=3, refine=2)
+    assert (near.exact, near.probes, near.refine) == (False, 3, 2)
     few = saved.nearest(queries, 400, lists=lists, probes=1)
     assert few.ids.shape == (30, 400) and (few.ids[:, -1] == bw.NO_ID).any()
     within = store.within(queries, 1.5)

@@ -5,12 +5,14 @@ use std::borrow::Cow;
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 
 use crate::columns;
+use crate::results::looked::Looked;
 use crate::results::rows::RowSink;
-use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, exact_text, share_writer};
+use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, share_writer};
 
 /// Writes results as CSV (RFC 4180, but with plain line feeds).
 ///
-/// A header, then a line a result: `query,rank,id,name,distance`. Distances are read back to the bit.
+/// A header, then a line a result: `query,rank,id,name,distance`. With `probes`, columns `exact,probes` follow, and `refine` if lists
+/// hold codes. Distances are read back to the bit.
 ///
 /// # Inputs
 /// `results`: distances. `query` (side): the queries.
@@ -20,7 +22,8 @@ use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, exact_t
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
-/// settings of the search, of no effect here; with them the format may be a parameter.
+/// settings of the search, of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`: what
+/// an approximate search looked at.
 pub static CSV: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,
@@ -38,17 +41,17 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 }
 
 pub(crate) fn render(answers: &[Answer], part: Part, looked: Option<Looked>) -> String {
-    // A column that only approximate results have.
-    let (title, exact) = if looked.is_some() { (",exact", ",false") } else { ("", "") };
+    // Columns that only approximate results have.
+    let (titles, values) = looked.map(Looked::columns).unwrap_or_default();
     let mut text = String::new();
     if part.idx == 0 {
-        text.push_str(&format!("query,rank,id,name,distance{title}\n"));
+        text.push_str(&format!("query,rank,id,name,distance{titles}\n"));
     }
     for answer in answers {
         let query = field(&answer.query);
         for hit in &answer.hits {
             let (name, distance) = (field(&hit.name), exact_text(hit.distance));
-            text.push_str(&format!("{query},{},{},{name},{distance}{exact}\n", hit.rank, hit.id));
+            text.push_str(&format!("{query},{},{},{name},{distance}{values}\n", hit.rank, hit.id));
         }
     }
     text
@@ -76,8 +79,9 @@ mod tests {
         };
         let text = render(&[answer("a,b", "c\"d")], Part { idx: 0, count: 2 }, None)
             + &render(&[answer("e", "f")], Part { idx: 1, count: 2 }, None);
-        let approximate = render(&[answer("e", "f")], Part::WHOLE, Some(Looked::Lists(3)));
-        assert_eq!(approximate, "query,rank,id,name,distance,exact\ne,1,3,f,0.5,false\n");
+        let looked = Looked::Lists { probes: 3, refine: None };
+        let approximate = render(&[answer("e", "f")], Part::WHOLE, Some(looked));
+        assert_eq!(approximate, "query,rank,id,name,distance,exact,probes\ne,1,3,f,0.5,false,3\n");
         assert_eq!(text, "query,rank,id,name,distance\n\"a,b\",1,3,\"c\"\"d\",0.5\ne,1,3,f,0.5\n");
     }
 }

@@ -19,10 +19,11 @@ use crate::images::decode::decode_image;
 use crate::images::read_files::read_whole;
 use crate::resources;
 use crate::results::html::markup::Picture;
+use crate::results::looked::{CANDIDATES, LISTS, Looked, PROBES, REFINE};
 use crate::results::rows::RowSink;
 use crate::results::sink::{
-    Answer, CANDIDATES, Collected, INPUTS, K, Looked, OUT, OrderedWriter, PROBES, QUERY, RANGE, RESULTS,
-    SPACE, STORE, exact_text, share_writer,
+    Answer, Collected, INPUTS, K, OUT, OrderedWriter, QUERY, RANGE, RESULTS, SPACE, STORE, exact_text,
+    share_writer,
 };
 use boxwork_stores::space::SharedSpace;
 use boxwork_stores::spaces;
@@ -49,7 +50,8 @@ const THUMBNAILS_KEPT: usize = 4096;
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
-/// settings of the search, to show. `title`: the page's.
+/// settings of the search, to show. `probes`, `refine`, `lists`, `candidates`: what an approximate search looked at. `title`: the
+/// page's.
 pub static HTML: OperatorSpec = OperatorSpec {
     parameters: &[
         STORE,
@@ -58,6 +60,8 @@ pub static HTML: OperatorSpec = OperatorSpec {
         K,
         RANGE,
         PROBES,
+        REFINE,
+        LISTS,
         CANDIDATES,
         Parameter::new("title", ParameterType::Text, Default::Text("Search results"), "the page's title"),
     ],
@@ -94,7 +98,7 @@ fn settings(bind: &Bind<'_>, store: &dyn Store) -> Result<Vec<(&'static str, Str
     settings.extend(space.map(|space| ("Distance", spaces::in_words(&*space.0))));
     settings.extend(bind.get_integer("k").map(|k| ("k", k.to_string())));
     settings.extend(bind.get_number("range").map(|range| ("Range", exact_text(range))));
-    settings.extend(Looked::of(bind).map(|looked| ("Approximate", looked.in_words())));
+    settings.extend(Looked::of(bind)?.map(|looked| ("Approximate", looked.in_words())));
     Ok(settings)
 }
 

@@ -3,14 +3,15 @@
 use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Part};
 
 use crate::columns;
+use crate::results::looked::Looked;
 use crate::results::rows::RowSink;
-use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, exact_text, share_writer};
+use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, share_writer};
 
 /// Writes results as JSON.
 ///
 /// One object, whichever number of requests the run has:
 /// `{"queries": [{"query": "...", "results": [{"rank": 1, "id": 17, "name": "...", "distance": 0.123}]}]}`.
-/// With `probes`, it begins with `"exact": false, "probes": 8`. Distances are read back to the bit.
+/// With `probes`, it begins with `"exact": false, "probes": 8`, and `"refine": 10` if lists hold codes. Distances are read back to the bit.
 ///
 /// # Inputs
 /// `results`: distances. `query` (side): the queries.
@@ -20,7 +21,8 @@ use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, exact_t
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
-/// settings of the search, of no effect here; with them the format may be a parameter.
+/// settings of the search, of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`: what
+/// an approximate search looked at.
 pub static JSON: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,
@@ -97,9 +99,11 @@ mod tests {
         assert_eq!(queries[2]["results"][0]["distance"], 0.25);
         let none: serde_json::Value = serde_json::from_str(&render(&[], Part::WHOLE, None)).unwrap();
         assert_eq!(none["queries"].as_array().unwrap().len(), 0);
+        let looked = Looked::Lists { probes: 8, refine: Some(10) };
         let approximate: serde_json::Value =
-            serde_json::from_str(&render(&second, Part::WHOLE, Some(Looked::Lists(8)))).unwrap();
+            serde_json::from_str(&render(&second, Part::WHOLE, Some(looked))).unwrap();
         assert_eq!((&approximate["exact"], &approximate["probes"]), (&false.into(), &8.into()));
+        assert_eq!(approximate["refine"], 10);
         assert_eq!(approximate["queries"][0]["query"], "q2");
     }
 }

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_schema::Metadata;
 use arrow_select::concat::concat;
 use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Operator, OutputWriter};
 use boxwork_stores::store::Store;
 use boxwork_stores::store_error::StoreError;
 
 use crate::resources;
+use crate::results::looked::Looked;
 use crate::results::sink::{Collected, RESULTS};
 
 /// The sink of any format if the request's caller takes the results: rows of [`columns::answers`], in one batch.
@@ -20,6 +22,7 @@ pub(crate) struct RowSink {
     store: Arc<dyn Store>,
     output: OutputWriter,
     collected: Collected,
+    looked: Option<Looked>,
 }
 
 impl RowSink {
@@ -27,7 +30,8 @@ impl RowSink {
     pub(crate) fn make(bind: &Bind<'_>) -> Result<Option<Box<dyn Operator>>, BoxError> {
         let Some(output) = bind.take_output()? else { return Ok(None) };
         let store = resources::store(bind)?;
-        Ok(Some(Box::new(Self { store, output, collected: Collected::default() })))
+        let looked = Looked::of(bind)?;
+        Ok(Some(Box::new(Self { store, output, collected: Collected::default(), looked })))
     }
 }
 
@@ -42,7 +46,7 @@ impl Operator for RowSink {
         let rows = std::mem::take(&mut self.collected).sorted();
         let mut parts: Vec<Part<'_>> =
             rows.chunks(PART_ROWS).map(|rows| Part { rows, names: None }).collect();
-        let (store, writer) = (&*self.store, &mut self.output.writer);
+        let (store, writer, looked) = (&*self.store, &mut self.output.writer, self.looked);
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
@@ -51,7 +55,11 @@ impl Operator for RowSink {
             });
         });
         cx.detached(CALLER, || {
-            writer.write(rows_of(&rows, parts, store)?)?;
+            let rows = rows_of(&rows, parts, store)?;
+            writer.write(match looked {
+                None => rows,
+                Some(looked) => with_metadata(&rows, looked)?,
+            })?;
             writer.finish()
         })??;
         Ok(Flow::Done)
@@ -78,6 +86,12 @@ impl Part<'_> {
         store.names(&mut self.rows.iter().map(|row| row.2), &mut |name| names.append_value(name))?;
         Ok(names.finish())
     }
+}
+
+/// The rows of an approximate search, whose schema says what was looked at: `boxwork.exact` is false, and so on.
+fn with_metadata(rows: &RecordBatch, looked: Looked) -> Result<RecordBatch, BoxError> {
+    let schema = rows.schema().as_ref().clone().with_metadata(Metadata::from_iter(looked.metadata()));
+    Ok(RecordBatch::try_new(Arc::new(schema), rows.columns().to_vec())?)
 }
 
 /// Sorted answers as rows of [`columns::answers`]. Names that no slot has gathered are read.

@@ -16,6 +16,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::resources::{self, store_parameter};
+use crate::results::looked::{CANDIDATES, LISTS, Looked, PROBES, REFINE};
 use boxwork_stores::signature_store::{TemporaryFile, way_out};
 use boxwork_stores::store::Store;
 
@@ -130,63 +131,8 @@ pub(crate) const RANGE: Parameter = Parameter::new(
     "the range of the search; `html` shows it",
 );
 
-pub(crate) const PROBES: Parameter = Parameter::new(
-    "probes",
-    ParameterType::integer_from(1),
-    Default::Absent,
-    "how many lists a query looked into, if it did not look at all objects: results are marked as not exact",
-)
-.unit("lists");
-
-pub(crate) const CANDIDATES: Parameter = Parameter::new(
-    "candidates",
-    ParameterType::integer_from(0),
-    Default::Absent,
-    "`candidates` of the `permutation_candidates` of the search, if it has one: results are marked as not exact",
-)
-.unit("objects");
-
 /// The parameters of a sink that has no others.
-pub(crate) const PARAMETERS: &[Parameter] = &[STORE, OUT, SPACE, K, RANGE, PROBES, CANDIDATES];
-
-/// The part of the objects that a query looked at, if it did not look at all: then its answer is approximate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looked {
-    /// So many lists.
-    Lists(i64),
-    /// So many candidates by permutations; 0 if their number depends on the store.
-    Candidates(i64),
-}
-
-impl Looked {
-    /// As the parameters of a sink say.
-    pub(crate) fn of(bind: &Bind<'_>) -> Option<Self> {
-        let candidates = bind.get_integer("candidates").map(Self::Candidates);
-        bind.get_integer("probes").map(Self::Lists).or(candidates)
-    }
-
-    /// In words, as the rest of a sentence about an approximate answer.
-    pub(crate) fn in_words(self) -> String {
-        match self {
-            Self::Lists(probes) => format!("each query looked into the {probes} nearest lists"),
-            Self::Candidates(0) => {
-                "each query looked at the objects with the most similar permutations".to_owned()
-            }
-            Self::Candidates(count) => {
-                format!("each query looked at the {count} objects with the most similar permutations")
-            }
-        }
-    }
-
-    /// As members of a JSON object.
-    pub(crate) fn members(self) -> String {
-        match self {
-            Self::Lists(probes) => format!("\"exact\": false, \"probes\": {probes}, "),
-            Self::Candidates(0) => "\"exact\": false, ".to_owned(),
-            Self::Candidates(count) => format!("\"exact\": false, \"candidates\": {count}, "),
-        }
-    }
-}
+pub(crate) const PARAMETERS: &[Parameter] = &[STORE, OUT, SPACE, K, RANGE, PROBES, REFINE, LISTS, CANDIDATES];
 
 /// The text of an answer, given its part of the run and what a query looked at, if that is not all objects.
 pub(crate) type Render = fn(&[Answer], Part, Option<Looked>) -> String;
@@ -215,7 +161,7 @@ impl TextSink {
             writer: bind.shared(),
             part: bind.part,
             collected: Collected::default(),
-            looked: Looked::of(bind),
+            looked: Looked::of(bind)?,
             render,
         }))
     }

@@ -4,8 +4,9 @@ use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec, Pa
 use boxwork_runtime::printable::printable;
 
 use crate::columns;
+use crate::results::looked::Looked;
 use crate::results::rows::RowSink;
-use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, share_writer};
+use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, share_writer};
 
 /// Writes results as aligned tables, one a query.
 ///
@@ -17,7 +18,8 @@ use crate::results::sink::{Answer, INPUTS, Looked, PARAMETERS, TextSink, share_w
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
-/// settings of the search, of no effect here; with them the format may be a parameter.
+/// settings of the search, of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`: what
+/// an approximate search looked at.
 pub static TABLE: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,
@@ -79,7 +81,8 @@ mod tests {
             render(&answers, Part::WHOLE, None),
             "cats/1.jpg\n  rank   distance     id  name\n     1   0.000000  12345  a/12345\u{fffd}[2J\n     2  12.500000      9  a/9\u{fffd}[2J\n\ndogs/2.jpg\n  nothing found\n"
         );
-        let approximate = render(&answers[1..], Part::WHOLE, Some(Looked::Lists(4)));
+        let looked = Looked::Lists { probes: 4, refine: None };
+        let approximate = render(&answers[1..], Part::WHOLE, Some(looked));
         assert!(approximate.starts_with("approximate: each query looked into the 4 nearest lists\n\ndogs"));
     }
 }
