@@ -35,6 +35,9 @@ pub struct Arguments {
     /// The key or the column of their names
     #[arg(long, value_name = "KEY", default_value = "name")]
     name: String,
+    /// The folder below which the names are pictures, which results in HTML show
+    #[arg(long, value_name = "FOLDER")]
+    source: Option<PathBuf>,
     /// The type of the numbers, for a file of vectors that is nothing but numbers
     #[arg(long = "type", value_name = "TYPE", requires = "dimensions", value_parser = PossibleValuesParser::new(NumberType::NAMES))]
     number_type: Option<String>,
@@ -63,6 +66,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("reader".to_owned(), Value::Text(reader.to_owned())),
         ("name".to_owned(), Value::Text(arguments.name.clone())),
     ]);
+    values.extend(arguments.source.as_ref().map(|path| ("source".to_owned(), path_value(path))));
     values.extend(arguments.column.as_ref().map(|key| ("column".to_owned(), Value::Text(key.clone()))));
     let exit = run_shipped("import", shipped::IMPORT, catalog, &values, &arguments.options).exit;
     if exit == Exit::Ok {
@@ -73,6 +77,14 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
 
 /// Imports a file of vectors.
 fn vectors(catalog: &Catalog, arguments: &Arguments) -> Exit {
+    if arguments.source.is_some() {
+        say(format_args!(
+            "error: --source: rows of `{}` have numbers for names, which are no pictures: import JSON lines or an Arrow file with a \
+             column of names, or leave --source out",
+            arguments.file.display()
+        ));
+        return Exit::Usage;
+    }
     let mut values = BTreeMap::from([
         ("from".to_owned(), path_value(&arguments.file)),
         ("out".to_owned(), path_value(&arguments.out)),
