@@ -253,6 +253,34 @@ impl Rounds {
         }
     }
 
+    /// Whether the last round changed no row's cluster.
+    pub fn is_settled(&self) -> bool {
+        self.done.is_settled
+    }
+
+    /// Clusters that had no rows and were split off another, in all rounds together.
+    pub fn splits(&self) -> usize {
+        self.done.splits
+    }
+
+    /// The sum of squared distances of rows from the centroids as they are now, by the clusters of the last round: the same bits
+    /// wherever its rows were assigned. `None` if the caller cancelled it.
+    ///
+    /// # Panics
+    /// If these are not the rows it began with, or there was no round.
+    pub fn objective(&self, rows: &[f32], pieces: &mut Pieces<'_>) -> Option<f64> {
+        let (dimensions, count) = (self.dimensions, self.clusters.len());
+        assert!(rows.len() == count * dimensions && self.count > 0, "rows of the rounds");
+        let sums = collect(pieces, count.div_ceil(BLOCK), |block| {
+            let of_block = block * BLOCK..count.min((block + 1) * BLOCK);
+            let each =
+                rows[of_block.start * dimensions..].chunks_exact(dimensions).zip(&self.clusters[of_block]);
+            let centroid = |cluster: u32| &self.done.centroids[cluster as usize * dimensions..][..dimensions];
+            each.map(|(row, cluster)| squared_l2(row, centroid(*cluster))).sum::<f64>()
+        })?;
+        Some(sums.into_iter().sum())
+    }
+
     /// The clusters of the last round.
     pub fn clusters(&self) -> &Arc<Vec<u32>> {
         &self.clusters

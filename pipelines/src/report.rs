@@ -25,6 +25,7 @@ pub fn statistics(
     let boxes = run_report::boxes(outcomes);
     list_boxes(&mut text, &boxes);
     counts(&mut text, &boxes);
+    figures(&mut text, &boxes);
     undeclared(&mut text, &boxes);
     edges(&mut text, outcomes);
     slots(&mut text, scheduler);
@@ -176,6 +177,14 @@ fn counts(text: &mut String, boxes: &[BoxStatistics]) {
     }
 }
 
+/// Writes the figures of operators.
+fn figures(text: &mut String, boxes: &[BoxStatistics]) {
+    for of_box in boxes.iter().filter(|of_box| !of_box.figures.is_empty()) {
+        let figures = of_box.figures.iter().map(|(what, number)| format!("{what} {number}"));
+        let _ = writeln!(text, "box `{}`: {}", of_box.name, figures.collect::<Vec<_>>().join(", "));
+    }
+}
+
 /// Advice for boxes that block without a declaration.
 fn undeclared(text: &mut String, boxes: &[BoxStatistics]) {
     for of_box in boxes.iter().filter(|of_box| of_box.undeclared_blocking_ns > 0) {
@@ -205,13 +214,23 @@ fn time(ns: u64) -> String {
 mod tests {
     use boxwork_runtime::request::BoxStatistics;
 
-    use super::{counts, time, undeclared};
+    use super::{counts, figures, time, undeclared};
 
     #[test]
     fn times_have_three_digits() {
         let shown: Vec<String> =
             [999, 1_000, 12_345, 9_999_999, 123_456_789, 61_000_000_000].map(time).into();
         assert_eq!(shown, ["999 ns", "1.00 us", "12.3 us", "10.0 ms", "123 ms", "61.0 s"]);
+    }
+
+    #[test]
+    fn figures_are_no_shares() {
+        let figured = [("rounds", 7.0), ("mean squared distance", 0.125)];
+        let of_box =
+            BoxStatistics { name: "lists".to_owned(), figures: figured.to_vec(), ..Default::default() };
+        let mut text = String::new();
+        figures(&mut text, &[BoxStatistics::default(), of_box]);
+        assert_eq!(text, "box `lists`: rounds 7, mean squared distance 0.125\n");
     }
 
     #[test]

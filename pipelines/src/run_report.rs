@@ -106,6 +106,9 @@ pub struct BoxReport {
     /// Its operator's counts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, u64>,
+    /// Its operator's figures, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
 }
 
 /// The traffic of one edge.
@@ -271,6 +274,7 @@ impl BoxReport {
             undeclared_blocking_seconds: seconds(of_box.undeclared_blocking_ns),
             undeclared_blocking_seconds_max: seconds(of_box.undeclared_blocking_ns_max),
             counts: of_box.counts.iter().map(|(what, amount)| ((*what).to_owned(), *amount)).collect(),
+            figures: of_box.figures.iter().map(|(what, number)| ((*what).to_owned(), *number)).collect(),
         }
     }
 }
@@ -293,6 +297,7 @@ pub(crate) fn boxes(outcomes: &[Outcome]) -> Vec<BoxStatistics> {
                     sum.undeclared_blocking_ns_max =
                         sum.undeclared_blocking_ns_max.max(of_box.undeclared_blocking_ns_max);
                     sum.add_counts(&of_box.counts);
+                    sum.set_figures(&of_box.figures);
                 }
             }
         }

@@ -39,7 +39,7 @@ pub use handle::{HintIn, HintOut, In, Join, Mode, Out};
 pub(crate) use hint_cell::HintCell;
 pub use memory::Memory;
 pub(crate) use ports::{
-    Connections, FiringState, Notice, PortShape, PortState, Ports, Staged, add_count, close_edge,
+    Connections, FiringState, Notice, PortShape, PortState, Ports, Staged, add_count, close_edge, set_figure,
 };
 pub use table::{BoxCheck, Check, Expand, Kind, OperatorSpec, ResourceSpec, Share};
 

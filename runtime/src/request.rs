@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 pub use crate::edge::EdgeState;
-use crate::operator::{BoxError, Part, Problem, RequestInput, RequestOutput, Text, add_count};
+use crate::operator::{BoxError, Part, Problem, RequestInput, RequestOutput, Text, add_count, set_figure};
 use crate::parameter::Value;
 use crate::plan::Plan;
 use crate::prepare::PrepareError;
@@ -113,7 +113,7 @@ pub enum RequestError {
 }
 
 /// The counters of one box of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BoxStatistics {
     /// The box.
     pub name: String,
@@ -140,12 +140,19 @@ pub struct BoxStatistics {
     pub undeclared_blocking_ns_max: u64,
     /// The operator's counts by [`Context::count`](crate::operator::Context::count), in the order of first use.
     pub counts: Vec<(&'static str, u64)>,
+    /// The operator's figures by [`Context::figure`](crate::operator::Context::figure), in the order of first use.
+    pub figures: Vec<(&'static str, f64)>,
 }
 
 impl BoxStatistics {
     /// Adds to [`BoxStatistics::counts`].
     pub fn add_counts(&mut self, counts: &[(&'static str, u64)]) {
         counts.iter().for_each(|(what, amount)| add_count(&mut self.counts, what, *amount));
+    }
+
+    /// Puts later figures in the place of those of the same names in [`BoxStatistics::figures`].
+    pub fn set_figures(&mut self, figures: &[(&'static str, f64)]) {
+        figures.iter().for_each(|(what, number)| set_figure(&mut self.figures, what, *number));
     }
 }
 

@@ -81,6 +81,8 @@ fn counts_of_copies_are_summed_by_name_in_the_order_of_first_use() {
                 let numbers = taken.u64s("n")?;
                 cx.count("numbers", numbers.len() as u64);
                 cx.count("small", numbers.iter().filter(|n| **n < 30).count() as u64);
+                cx.figure("limit", 29.5);
+                cx.figure("limit", 30.5);
                 cx.push(OUT, taken)?;
             }
             Ok(Flow::Wait)
@@ -101,6 +103,9 @@ fn counts_of_copies_are_summed_by_name_in_the_order_of_first_use() {
         assert_eq!(outcome.result, Ok(()));
         assert_eq!(outcome.boxes[1].counts, [("numbers", 100), ("small", 30)]);
         assert!(outcome.boxes[0].counts.is_empty());
+        // A figure replaces the one before it, and is no sum.
+        assert_eq!(outcome.boxes[1].figures, [("limit", 30.5)]);
+        assert!(outcome.boxes[0].figures.is_empty());
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow_array::types::Float32Type;
 use arrow_array::{ArrayRef, ListArray, StringArray, UInt32Array, UInt64Array};
 use boxwork_kernels::CodePath;
+use boxwork_kernels::pieces::Pieces;
 use boxwork_kernels::rotation::Start;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
@@ -44,7 +45,7 @@ const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all ids of the store
 /// `space`: vectors, and the distance l2, ip or cosine. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code. `bits`: bits of a number in
 /// codes `rabitq`.
 /// `iterations`: the most rounds. `seed`: the seed of the sample and the start. `start`: `random` vectors, or `spread`, vectors that are
-/// far from each other (k-means++), which takes longer. `keep`: lists whose centroids come first and stay as they are. `rotate`: the numbers of vectors that a rotation turns before they are coded, so
+/// far from each other (k-means++), which takes longer. `spherical`: whether each round scales centroids to length 1, as it always does for the cosine. `keep`: lists whose centroids come first and stay as they are. `rotate`: the numbers of vectors that a rotation turns before they are coded, so
 /// that codes lose less.
 pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -90,6 +91,12 @@ pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
             ParameterType::Choice(&["random", "spread"]),
             Default::Text("random"),
             "the first centroids: random vectors, or vectors that are far from each other",
+        ),
+        Parameter::new(
+            "spherical",
+            ParameterType::Boolean,
+            Default::Boolean(false),
+            "whether centroids have length 1, as they always have for the cosine",
         ),
         Parameter::new(
             "keep",
@@ -138,6 +145,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
             _ => Start::Principal,
         },
         spread: bind.text("start") == "spread",
+        spherical: bind.boolean("spherical"),
     };
     let space = resources::space(bind)?;
     let mut training = Training::new(&space, options)?;
@@ -209,11 +217,28 @@ impl TrainLists {
                         return Ok(Err(Flow::Done));
                     }
                 }
+                let Some(objective) = objective(&clustering, &mut pieces) else { return Ok(Err(Flow::Done)) };
+                let sampled = rows.len() / self.training.dimensions();
+                let rounds = &clustering.rounds;
+                cx.figure("vectors clustered", sampled as f64);
+                cx.figure("rounds", rounds.count() as f64);
+                cx.figure("settled", f64::from(u8::from(rounds.is_settled())));
+                cx.figure("lists split", rounds.splits() as f64);
+                cx.figure("mean squared distance", objective / sampled.max(1) as f64);
+                let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
                 let trained = self.training.finish(clustering, &mut pieces)?;
                 Ok(trained.ok_or(Flow::Done))
             }
             State::Trained => unreachable!("the quantizers were given"),
         }
+    }
+}
+
+/// The sum of squared distances from centroids; `None` if the request was cancelled.
+fn objective(clustering: &Clustering, pieces: &mut Pieces<'_>) -> Option<f64> {
+    match clustering.rounds.count() {
+        0 => Some(0.0),
+        _ => clustering.rounds.objective(&clustering.rows, pieces),
     }
 }
 

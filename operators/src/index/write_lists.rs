@@ -68,10 +68,26 @@ impl Operator for WriteLists {
         }
         if !cx.is_cancelled() {
             let (quantizers, cancelled) = (quantizers(cx)?, cx.cancelled());
+            for (what, number) in sizes(&self.assigned, quantizers.lists()) {
+                cx.figure(what, number);
+            }
             cx.detached("disk", || write(&self.out, &self.space, &quantizers, &self.assigned, &cancelled))??;
         }
         Ok(Flow::Done)
     }
+}
+
+/// The number of lists, and how many vectors they hold.
+fn sizes(assigned: &Assigned, lists: usize) -> [(&'static str, f64); 4] {
+    let mut sizes = vec![0_u64; lists];
+    assigned.lists.iter().for_each(|list| sizes[*list as usize] += 1);
+    let of = |size: Option<u64>| size.unwrap_or(0) as f64;
+    [
+        ("lists", lists as f64),
+        ("smallest list", of(sizes.iter().copied().min())),
+        ("mean list", assigned.lists.len() as f64 / lists.max(1) as f64),
+        ("largest list", of(sizes.iter().copied().max())),
+    ]
 }
 
 impl WriteLists {

@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the lists: put the vectors added since into the same lists
-    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "keep", "rotate", "rotate_start", "device", "force"])]
+    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "spherical", "keep", "rotate", "rotate_start", "device", "force"])]
     append: bool,
     /// The distance of searches in the lists
     #[arg(long, value_name = "NAME", default_value = "l2", value_parser = ["l2", "ip", "cosine"])]
@@ -55,6 +55,9 @@ pub struct Arguments {
     /// The first centroids of k-means: random vectors, or vectors that are far from each other (k-means++)
     #[arg(long, value_name = "START", default_value = "random", value_parser = ["random", "spread"])]
     start: String,
+    /// Scale the centroids to length 1 in each round of k-means, as for cosine: for ip, if vectors differ little in length
+    #[arg(long)]
+    spherical: bool,
     /// Lists whose centroids come first and stay as they are
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
@@ -84,6 +87,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("seed".to_owned(), whole(arguments.seed)),
         ("start".to_owned(), Value::Text(arguments.start.clone())),
         ("device".to_owned(), Value::Text(arguments.device.clone())),
+        ("spherical".to_owned(), Value::Boolean(arguments.spherical)),
     ]);
     values.extend(arguments.lists.map(|lists| ("lists".to_owned(), whole(lists))));
     values.extend(arguments.parts.map(|parts| ("parts".to_owned(), whole(parts))));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{BoxCell, Model};
 use crate::edge::Edge;
-use crate::operator::add_count;
+use crate::operator::{add_count, set_figure};
 use crate::request::{BoxStatistics, EdgeState, EdgeStatistics, Progress, RequestStatistics};
 use crate::sync::{Counter, Ordering, add};
 
@@ -55,6 +55,7 @@ impl Model {
                 undeclared_blocking_ns: sum(|cell| &cell.counters.undeclared_ns),
                 undeclared_blocking_ns_max: most.map(|most| most.load(Ordering::Relaxed)).max().unwrap_or(0),
                 counts: self.counts(copies),
+                figures: self.figures(copies),
             }
         });
         of_box.collect()
@@ -69,6 +70,17 @@ impl Model {
             }
         }
         sums
+    }
+
+    /// The figures of a box; a later copy's replaces an earlier one's.
+    fn figures(&self, copies: &[usize]) -> Vec<(&'static str, f64)> {
+        let mut all = Vec::new();
+        for cell in copies {
+            for (what, number) in self.boxes[*cell].at.figures.lock().iter() {
+                set_figure(&mut all, what, *number);
+            }
+        }
+        all
     }
 
     pub(super) fn edge_statistics(&self) -> Vec<EdgeStatistics> {

@@ -210,6 +210,12 @@ impl<'a> Context<'a> {
         self.ports.count(what, amount);
     }
 
+    /// Sets a figure of the box that statistics show, such as the rounds that an iteration took. It replaces an earlier one of its
+    /// name, and is no share of anything.
+    pub fn figure(&mut self, what: &'static str, number: f64) {
+        self.ports.figure(what, number);
+    }
+
     /// Records a fault in one item of the input; the request continues.
     pub fn report(&mut self, subject: impl Into<String>, message: impl Into<String>) {
         self.report_all(Problem { subject: subject.into(), message: message.into(), items: 1 });

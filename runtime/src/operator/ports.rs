@@ -60,6 +60,8 @@ pub(crate) struct Connections {
     pub(crate) progress_total: Counter,
     /// As [`super::Context::count`].
     pub(crate) counts: Mutex<Vec<(&'static str, u64)>>,
+    /// As [`super::Context::figure`].
+    pub(crate) figures: Mutex<Vec<(&'static str, f64)>>,
 }
 
 /// The state of a box's ports between firings.
@@ -125,6 +127,7 @@ impl Connections {
             progress_done: Counter::new(0),
             progress_total: Counter::new(0),
             counts: Mutex::new(Vec::new()),
+            figures: Mutex::new(Vec::new()),
         }
     }
 }
@@ -134,6 +137,14 @@ pub(crate) fn add_count(counts: &mut Vec<(&'static str, u64)>, what: &'static st
     match counts.iter_mut().find(|(name, _)| *name == what) {
         Some((_, count)) => *count += amount,
         None => counts.push((what, amount)),
+    }
+}
+
+/// Sets a figure.
+pub(crate) fn set_figure(figures: &mut Vec<(&'static str, f64)>, what: &'static str, number: f64) {
+    match figures.iter_mut().find(|(name, _)| *name == what) {
+        Some((_, figure)) => *figure = number,
+        None => figures.push((what, number)),
     }
 }
 
@@ -352,6 +363,11 @@ impl<'a> Ports<'a> {
     pub(crate) fn count(&self, what: &'static str, amount: u64) {
         let mut counts = self.at.counts.lock();
         add_count(&mut counts, what, amount);
+    }
+
+    /// As [`super::Context::figure`].
+    pub(crate) fn figure(&self, what: &'static str, number: f64) {
+        set_figure(&mut self.at.figures.lock(), what, number);
     }
 
     /// As [`super::Context::progress`].

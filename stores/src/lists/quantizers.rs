@@ -78,6 +78,8 @@ pub struct ListsOptions {
     pub rotate_start: Start,
     /// Whether k-means starts with vectors that are far from each other, in place of random ones.
     pub spread: bool,
+    /// Whether centroids are scaled to length 1 in each round, as they always are for the cosine.
+    pub spherical: bool,
 }
 
 /// Centroids, and the codebook of the differences from them.
@@ -362,7 +364,7 @@ impl Training {
         let rows = every_row(&sample, dimensions, self.rows_count());
         let Some(start) = self.start(&rows, pieces)? else { return Ok(None) };
         let frozen = self.kept.len() / dimensions;
-        let spherical = measure == VectorMeasure::Cosine;
+        let spherical = options.spherical || measure == VectorMeasure::Cosine;
         let options =
             kmeans::Options { iterations: options.iterations, seed: options.seed, spherical, frozen };
         let rounds = Rounds::new(&rows, dimensions, start, options)?;

@@ -238,6 +238,7 @@ mod tests {
             rotate: None,
             rotate_start: Start::Principal,
             spread: false,
+            spherical: false,
         };
         let training = Training::new(space, options).unwrap();
         let quantizers = training.train(&mut one_by_one()).unwrap().unwrap();

@@ -79,6 +79,7 @@ fn prepare(folder: &Path) {
             rotate: None,
             rotate_start: Start::Principal,
             spread: false,
+            spherical: false,
         };
         let training = Training::new(&space, options).unwrap();
         let quantizers = training.train(&mut one_by_one()).unwrap().unwrap();

@@ -28,6 +28,12 @@ fn files() -> Vec<(&'static str, Vec<u8>, Vec<f32>)> {
         let length = (text.len() as u16).to_le_bytes();
         [&b"\x93NUMPY\x01\x00"[..], &length, text.as_bytes(), content].concat()
     };
+    // Later versions have a length of four bytes, and the last one a head in UTF-8.
+    let later = |version: u8, content: &[u8]| {
+        let text = "{'descr': '<f4', 'fortran_order': False, 'shape': (5, 3), }\n";
+        let length = (text.len() as u32).to_le_bytes();
+        [&b"\x93NUMPY"[..], &[version, 0], &length, text.as_bytes(), content].concat()
+    };
     let all = [
         ("a.fvecs", vecs(&f32s)),
         ("a.bvecs", vecs(&numbers)),
@@ -42,6 +48,8 @@ fn files() -> Vec<(&'static str, Vec<u8>, Vec<f32>)> {
         ("f8.npy", npy("<f8", &f64s)),
         ("u1.npy", npy("|u1", &numbers)),
         ("i1.npy", npy("|i1", &numbers)),
+        ("second.npy", later(2, &f32s)),
+        ("third.npy", later(3, &f32s)),
         ("a.u8", numbers.clone()),
         ("named_5x3.u8", numbers.clone()),
         ("5x3.f32", f32s.clone()),
