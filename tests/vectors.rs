@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use boxwork_kernels::chance::Random;
-use command::{fails, folder, ok};
+use boxwork_stores::lists::quantizers_of;
+use command::{fails, folder, ok, stats};
 
 /// Files of rows and of queries with so many dimensions, some of them equal.
 fn with_files(folder: &Path, rows: usize, dimensions: usize) {
@@ -201,6 +202,9 @@ fn generated_rows_are_the_same_twice_and_by_parts() {
             fs::remove_file(folder.path().join(format!("{name}.arrow"))).expect("a disk");
         }
     }
+    // Numbers of rows beyond 32 bits.
+    let far = generate(&["deep"], "2", "5000000000", "1", "far.arrow");
+    assert!(far.contains("\"5000000000\"") && far.contains("\"5000000001\""), "{far}");
     let few = [
         "generate",
         "vectors",
@@ -216,4 +220,118 @@ fn generated_rows_are_the_same_twice_and_by_parts() {
         "x",
     ];
     assert!(fails(folder.path(), &few, 3).contains("has 9 rows, and a sample has at least 16"));
+}
+
+#[test]
+fn statistics_say_how_lists_came_about() {
+    let folder = folder();
+    with_files(folder.path(), 1500, 12);
+    let bare = ["--type", "u8", "--dimensions", "12"];
+    ok(folder.path(), &[&["import", "base.u8", "--out", "v.arrow"], &bare[..]].concat());
+    let figures = |workers: &str| {
+        let call = ["lists", "--store", "v.arrow", "--out", "s.lists.arrow", "--lists", "20", "--force"];
+        let said = stats(folder.path(), &[&call[..], &["--iterations", "50", "--workers", workers]].concat());
+        let of_box = |name: &str| {
+            let line = said.lines().find(|line| line.starts_with(&format!("box `{name}`: ")));
+            line.unwrap_or_else(|| panic!("{said}")).to_owned()
+        };
+        (of_box("quantizers"), of_box("file"))
+    };
+    let (training, sizes) = figures("1");
+    assert_eq!(figures("3"), (training.clone(), sizes.clone()));
+    let number = |line: &str, what: &str| -> f64 {
+        let (_, rest) = line.split_once(&format!("{what} ")).unwrap_or_else(|| panic!("{what}: {line}"));
+        rest.split(',').next().and_then(|number| number.trim().parse().ok()).expect("a number")
+    };
+    assert_eq!(number(&training, "vectors clustered"), 1500.0);
+    assert_eq!((number(&training, "settled"), number(&sizes, ": lists")), (1.0, 20.0));
+    assert!((2.0..50.0).contains(&number(&training, "rounds")));
+    // Each of 12 numbers varies by 12 in a cluster, and clusters are less than 250 apart in each.
+    let squares = 12.0 * 6.0 * 6.0..12.0 * 100.0 * 100.0;
+    assert!(squares.contains(&number(&training, "mean squared distance")), "{training}");
+    let [least, mean, most] = ["smallest list", "mean list", "largest list"].map(|what| number(&sizes, what));
+    assert!(least <= mean && mean == 75.0 && mean <= most && most < 1500.0, "{sizes}");
+}
+
+/// A picture of one pixel as BMP, which readers know by its content.
+fn picture(pixel: [u8; 3]) -> Vec<u8> {
+    let words = [58_u32, 0, 54, 40, 1, 1, 1 | 24 << 16, 0, 4, 0, 0, 0, 0];
+    let head = words.iter().flat_map(|word| word.to_le_bytes());
+    b"BM".iter().copied().chain(head).chain(pixel).chain([0]).collect()
+}
+
+#[test]
+fn spherical_centroids_have_length_1_by_every_distance() {
+    let folder = folder();
+    let at = folder.path();
+    with_files(at, 600, 12);
+    ok(at, &["import", "base.fbin", "--out", "v.arrow"]);
+    for distance in ["l2", "ip", "cosine"] {
+        for spherical in [&[][..], &["--spherical"]] {
+            let call = ["lists", "--store", "v.arrow", "--out", "s.lists.arrow", "--lists", "9", "--force"];
+            ok(at, &[&call[..], &["--distance", distance], spherical].concat());
+            let quantizers = quantizers_of(&at.join("s.lists.arrow")).expect("lists");
+            let square = |centroid: &[f32]| centroid.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
+            let is_unit = |centroid: &[f32]| (square(centroid) - 1.0).abs() < 1e-5;
+            let units = quantizers.centroids().chunks(12).filter(|centroid| is_unit(centroid)).count();
+            let wanted = if distance == "cosine" || !spherical.is_empty() { 9 } else { 0 };
+            assert_eq!(units, wanted, "{distance} {spherical:?}");
+            // All lists have the exact answer.
+            let find = [
+                "search",
+                "--store",
+                "v.arrow",
+                "--query",
+                "5",
+                "-k",
+                "4",
+                "--format",
+                "csv",
+                "--distance",
+                distance,
+            ];
+            let found = ok(at, &[&find[..], &["--lists", "s.lists.arrow", "--probes", "9"]].concat());
+            let found: Vec<&str> =
+                found.lines().skip(1).filter_map(|line| line.strip_suffix(",false,9")).collect();
+            assert_eq!(found, ok(at, &find).lines().skip(1).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn pages_of_pictures_show_what_every_way_to_search_vectors_finds() {
+    let folder = folder();
+    let at = folder.path();
+    let mut lines = String::new();
+    for row in 0..12_u8 {
+        let name = format!("{}/{row}.png", ["cats", "dogs"][usize::from(row % 2)]);
+        let path = at.join("photos").join(&name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a disk");
+        fs::write(path, picture([row, 9, 200])).expect("a disk");
+        lines.push_str(&format!("{{\"name\": \"{name}\", \"object\": [{row}, 1, 2]}}\n"));
+    }
+    fs::write(at.join("v.jsonl"), lines).expect("a disk");
+    fs::write(at.join("q.f32"), [3.2_f32, 1.0, 2.0].map(f32::to_le_bytes).concat()).expect("a disk");
+    let import = ["import", "v.jsonl", "--holds", "vectors", "--source", "photos", "--out", "v.arrow"];
+    ok(at, &import);
+    ok(at, &["index", "--store", "v.arrow", "--codes", "planes", "--out", "v.codes.arrow"]);
+    fs::write(at.join("some.txt"), "cats/2.png\ncats/4.png\ndogs/3.png\ncats/6.png\n").expect("a disk");
+    let page = |more: &[&str]| {
+        ok(at, &[&["search", "--store", "v.arrow", "-k", "3", "--format", "html"][..], more].concat())
+    };
+    let by_name = ["--query", "dogs/3.png"];
+    let by_file = ["--query-file", "q.f32", "--type", "f32", "--dimensions", "3"];
+    for (query, pictures) in [(&by_name[..], 4), (&by_file[..], 3)] {
+        for way in [&[][..], &["--codes", "v.codes.arrow"], &["--subset", "some.txt"], &["--class", "dogs"]] {
+            let page = page(&[query, way].concat());
+            assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{way:?}");
+            assert_eq!(page.matches("data:image/jpeg;base64,").count(), pictures, "{way:?}: {page}");
+            assert!(page.contains("photos/dogs/3.png\"><img "), "{way:?}: {page}");
+            assert!(!page.contains("Approximate"), "{page}");
+        }
+    }
+    // Vectors in a file have no names of pictures.
+    let numbers =
+        ["import", "q.f32", "--type", "f32", "--dimensions", "3", "--source", "photos", "--out", "x"];
+    assert!(fails(at, &numbers, 2).contains("--source: rows of `q.f32` have numbers for names"));
 }

@@ -119,6 +119,103 @@ mod tests {
         assert_eq!(k_least(&array, 1), wanted[..1]);
     }
 
+    /// What a number of registers lacks of a power of two, as `LACKING` of the kernel.
+    fn lacking(count: usize) -> usize {
+        count.next_power_of_two() - count
+    }
+
+    /// A compare-swap.
+    fn swap(bits: &mut [bool], i: usize, j: usize) {
+        (bits[i], bits[j]) = (bits[i] & bits[j], bits[i] | bits[j]);
+    }
+
+    /// `CONTINUE` of the kernel on registers of 32 lanes, of which `front` are missing before the first.
+    fn continue_merge(bits: &mut [bool], front: usize) {
+        let registers = bits.len() / WARP;
+        for apart in [32, 16, 8, 4, 2, 1] {
+            for r in (0..registers).filter(|r| r + apart < registers && (r + front) & apart == 0) {
+                (0..WARP).for_each(|lane| swap(bits, r * WARP + lane, (r + apart) * WARP + lane));
+            }
+        }
+        for mask in [16, 8, 4, 2, 1] {
+            for at in (0..bits.len()).filter(|at| at & mask == 0) {
+                swap(bits, at, at | mask);
+            }
+        }
+    }
+
+    /// `MERGE` of the kernel: `left` sorted registers with sorted ones after them.
+    fn merge(bits: &mut [bool], left: usize) {
+        let right = bits.len() / WARP - left;
+        for i in 0..left.min(right) * WARP {
+            swap(bits, left * WARP - 1 - i, left * WARP + i);
+        }
+        let (left_bits, right_bits) = bits.split_at_mut(left * WARP);
+        continue_merge(left_bits, lacking(left));
+        continue_merge(right_bits, 0);
+    }
+
+    /// Sorted bits, of which so many are zeros.
+    fn sorted(len: usize, zeros: usize) -> impl Iterator<Item = bool> {
+        (0..len).map(move |at| at >= zeros)
+    }
+
+    #[test]
+    fn networks_of_any_number_of_registers_merge_all_sorted_zeros_and_ones() {
+        // By the 0-1 principle they then merge any sorted numbers.
+        for left in 1..=4 {
+            for right in left..=4 {
+                for zeros in (0..=left * WARP).flat_map(|l| (0..=right * WARP).map(move |r| (l, r))) {
+                    let parts = sorted(left * WARP, zeros.0).chain(sorted(right * WARP, zeros.1));
+                    let mut bits: Vec<bool> = parts.collect();
+                    merge(&mut bits, left);
+                    assert!(bits.is_sorted(), "{left} and {right} registers, {zeros:?} zeros");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_least_of_a_queue_join_any_number_of_registers() {
+        // As `TAKE_QUEUES`: the greatest of those kept meet the least of the queue, and only what is kept is sorted on.
+        for (kept, queue) in (1..=K_MAX / WARP).map(|kept| (kept, queued(kept * WARP))) {
+            let (kept_len, queue_len) = (kept * WARP, queue * WARP);
+            // All of the small ones, and a part of the others.
+            let steps = if kept <= 4 { (1, 1) } else { (kept_len / 16 + 1, 7) };
+            let of_queue = move |l| (0..=queue_len).step_by(steps.1).map(move |r| (l, r));
+            for zeros in (0..=kept_len).step_by(steps.0).flat_map(of_queue) {
+                let mut bits: Vec<bool> =
+                    sorted(kept_len, zeros.0).chain(sorted(queue_len, zeros.1)).collect();
+                for i in 0..kept_len.min(queue_len) {
+                    swap(&mut bits, kept_len - 1 - i, kept_len + i);
+                }
+                bits.truncate(kept_len);
+                continue_merge(&mut bits, lacking(kept));
+                assert!(bits.iter().copied().eq(sorted(kept_len, kept_len.min(zeros.0 + zeros.1))));
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_are_sorted_whatever_their_numbers() {
+        let mut random = crate::chance::Random::new(9);
+        for _ in 0..100_000 {
+            let word = random.bits() as u32 & random.bits() as u32 | 1 << random.idx(32);
+            let mut bits: Vec<bool> = (0..WARP).map(|lane| word >> lane & 1 != 0).collect();
+            // As `SORT_LANES`.
+            for size in 1..=5 {
+                let whole = (1 << size) - 1;
+                for at in (0..WARP).filter(|at| at & 1 << (size - 1) == 0) {
+                    swap(&mut bits, at, at ^ whole);
+                }
+                for mask in (0..size - 1).rev().map(|level| 1 << level) {
+                    (0..WARP).filter(|at| at & mask == 0).for_each(|at| swap(&mut bits, at, at | mask));
+                }
+            }
+            assert!(bits.is_sorted(), "{word:032b}");
+        }
+    }
+
     #[test]
     fn sizes_hold_what_is_listed() {
         for k in [1, 32, 33, 1000, K_MAX] {

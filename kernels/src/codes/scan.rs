@@ -12,7 +12,9 @@ use super::{Codes, GROUP, Levels, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
 use crate::CodePath;
 use crate::lanes::{Lanes, Work, run};
 use crate::vector::VectorMeasure;
-use crate::vector::integer::{BLOCK_ROWS, IntegerPath, NUMBERS_MAX, Panel, Rows, Sink, Weights, panels, scan};
+use crate::vector::integer::{
+    BLOCK_ROWS, IntegerPath, NUMBERS_MAX, Panel, Rows, Sink, Weights, panels, scan,
+};
 
 /// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
 const SINGLE_MAX: usize = 3;

@@ -5,6 +5,7 @@ use crate::CodePath;
 use crate::chance::Random;
 use crate::pieces::one_by_one;
 use crate::vector::inner_product;
+use crate::vector::integer::NUMBERS_MAX;
 use crate::vector::tests::{MEASURES, ranked, rows, wanted};
 
 const LEVELS: [Levels; 4] = [Levels::Sq4, Levels::Sq8, Levels::Planes, Levels::Product16];
@@ -106,18 +107,22 @@ fn every_distance_lies_within_its_bounds() {
 fn a_search_by_codes_finds_the_nearest_on_every_path_for_every_measure() {
     let mut random = Random::new(96);
     for path in CodePath::available() {
-        for dimensions in [1, 3, 127, 128, 129] {
-            for count in [1, 15, 16, 17, 250] {
+        for dimensions in [1, 3, 127, 128, 129, 960] {
+            for count in [0, 1, 15, 16, 17, 31, 32, 33, 250] {
                 let rows = hard(&mut random, count, dimensions);
                 for (queries, levels) in
                     [1, 2, 9, 70].into_iter().flat_map(|count| LEVELS.map(|levels| (count, levels)))
                 {
+                    // A codebook is trained on rows.
+                    if count == 0 && levels == Levels::Product16 {
+                        continue;
+                    }
                     let (measure, k) = (MEASURES[random.idx(3)], 1 + random.idx(20));
                     let codes = codes(encoder(measure, levels, &rows, dimensions), &rows, dimensions);
                     let asked: Vec<Vec<f32>> = (0..queries)
-                        .map(|_| match random.below(2) {
-                            0 => rows[random.idx(count) * dimensions..][..dimensions].to_vec(),
-                            _ => (0..dimensions).map(|_| random.normal_f32() * 60.0).collect(),
+                        .map(|_| match count > 0 && random.below(2) == 0 {
+                            true => rows[random.idx(count) * dimensions..][..dimensions].to_vec(),
+                            false => (0..dimensions).map(|_| random.normal_f32() * 60.0).collect(),
                         })
                         .collect();
                     let slices: Vec<&[f32]> = asked.iter().map(Vec::as_slice).collect();
@@ -138,6 +143,47 @@ fn a_search_by_codes_finds_the_nearest_on_every_path_for_every_measure() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Random queries by every kind of codes, on every path, beside a sort: some thousands, or as many as `BOXWORK_QUERIES` says
+/// (`./x check-deep codes`).
+#[test]
+fn any_codes_find_what_a_sort_finds() {
+    let wanted_queries = match std::env::var("BOXWORK_QUERIES") {
+        Ok(count) => count.parse().expect("BOXWORK_QUERIES is a number"),
+        Err(_) => 5000,
+    };
+    let (mut random, mut asked_queries) = (Random::new(118), 0);
+    let paths = CodePath::available();
+    while asked_queries < wanted_queries {
+        let (dimensions, count) = (1 + random.idx(40), 1 + random.idx(200));
+        let (measure, levels, path) =
+            (MEASURES[random.idx(3)], LEVELS[random.idx(3)], paths[random.idx(paths.len())]);
+        let rows = hard(&mut random, count, dimensions);
+        let codes = codes(encoder(measure, levels, &rows, dimensions), &rows, dimensions);
+        for _ in 0..4 {
+            let (queries, k) = (1 + random.idx(70), 1 + random.idx(1 + count));
+            let asked: Vec<Vec<f32>> = (0..queries)
+                .map(|_| {
+                    let row = rows[random.idx(count) * dimensions..][..dimensions].iter();
+                    match random.below(3) {
+                        0 => row.copied().collect(),
+                        1 => row.map(|x| x * (1.0 + random.normal_f32() / 1000.0)).collect(),
+                        _ => (0..dimensions).map(|_| random.normal_f32() * 60.0).collect(),
+                    }
+                })
+                .collect();
+            let slices: Vec<&[f32]> = asked.iter().map(Vec::as_slice).collect();
+            let mut nearest = vec![CodeNearest::new(k, f64::INFINITY); queries];
+            CodeQueries::new(path, &codes, &slices).scan(&codes, 0..count, None, &mut nearest);
+            for (query, nearest) in asked.iter().zip(nearest) {
+                let found = ranked(measure, query, &rows, k, nearest.finish());
+                let wanted = wanted(measure, query, &rows, k);
+                assert_eq!(found, wanted, "{path} {measure:?} {levels:?} {dimensions} {count} {k}");
+            }
+            asked_queries += queries;
         }
     }
 }
@@ -274,4 +320,33 @@ fn inner_products_are_bounded_around_the_centre() {
         4 * of_mean < of_origin,
         "{of_mean} rows are left around the mean, {of_origin} around the origin"
     );
+}
+
+#[test]
+fn sums_of_the_most_and_largest_numbers_fit() {
+    let dimensions = NUMBERS_MAX;
+    let row = |sign: f32, odd: usize| {
+        (0..dimensions).map(move |place| if place % 1000 == odd { -sign } else { sign })
+    };
+    let rows: Vec<f32> = row(1.0, 0).chain(row(-1.0, 0)).chain(row(1.0, 1)).chain(row(-1.0, 1)).collect();
+    for levels in [Levels::Sq4, Levels::Sq8, Levels::Planes] {
+        let codes = codes(Encoder::new(VectorMeasure::L2, levels, vec![0.0; dimensions]), &rows, dimensions);
+        let asked: Vec<&[f32]> = rows.chunks_exact(dimensions).collect();
+        for path in CodePath::available() {
+            let mut nearest = vec![CodeNearest::new(2, f64::INFINITY); 4];
+            CodeQueries::new(path, &codes, &asked).scan(&codes, 0..4, None, &mut nearest);
+            for (query, nearest) in asked.iter().zip(nearest) {
+                let found = ranked(VectorMeasure::L2, query, &rows, 2, nearest.finish());
+                assert_eq!(found, wanted(VectorMeasure::L2, query, &rows, 2), "{path} {levels:?}");
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "65537 numbers of a row")]
+fn more_numbers_are_refused() {
+    let row = vec![1.0; NUMBERS_MAX + 1];
+    let codes = codes(Encoder::new(VectorMeasure::L2, Levels::Sq8, row.clone()), &row, row.len());
+    CodeQueries::new(CodePath::detect(), &codes, &[&row]);
 }

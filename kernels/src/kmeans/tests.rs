@@ -57,6 +57,28 @@ fn centroids_are_those_of_the_plain_loops_on_any_path_and_number_of_workers() {
             }
         }
     }
+    // Widths beside those of registers, and few rows or none.
+    for dimensions in [127, 128, 129, 960] {
+        let rows: Vec<f32> = (0..200 * dimensions).map(|_| random.normal_f32()).collect();
+        for count in [0, 1, 31, 32, 33, 200] {
+            for clusters in [1, 3, 17] {
+                let clusters = clusters.min(count.max(1));
+                let options = Options { iterations: 3, spherical: count % 2 == 1, ..OPTIONS };
+                match count {
+                    0 => {
+                        let start = rows[..clusters * dimensions].to_vec();
+                        let expected = reference::k_means(&[], dimensions, start.clone(), options);
+                        for path in CodePath::available() {
+                            let found =
+                                k_means(&[], dimensions, start.clone(), options, path, &mut threads(2));
+                            assert_eq!(found.unwrap().as_ref(), Some(&expected), "{path}");
+                        }
+                    }
+                    _ => drop(check(&rows[..count * dimensions], dimensions, clusters, options)),
+                }
+            }
+        }
+    }
     let rows: Vec<f32> = (0..500 * 5).map(|_| random.normal_f32()).collect();
     let found = check(&rows, 5, 20, Options { spherical: true, ..OPTIONS });
     for centroid in found.centroids.chunks_exact(5) {
@@ -177,6 +199,34 @@ fn a_spread_start_is_that_of_the_plain_loops_and_beats_a_random_one() {
     assert!(few.contains(&1.0) && few.contains(&2.0));
     let mut cancelled = |_: usize, _: &(dyn Fn(usize) + Sync)| false;
     assert_eq!(spread(&rows, 2, &[], 3, 1, CodePath::Portable, &mut cancelled).unwrap(), None);
+}
+
+#[test]
+fn the_objective_of_settled_rounds_is_that_of_the_last_one() {
+    let mut random = Random::new(23);
+    let (dimensions, count) = (3, BLOCK + 500);
+    let rows: Vec<f32> =
+        (0..count * dimensions).map(|at| (at / dimensions % 5) as f32 * 50.0 + random.normal_f32()).collect();
+    // A row of each cluster, and the last one again, which has no rows at first.
+    let start = [&rows[..5 * dimensions], &rows[4 * dimensions..5 * dimensions]].concat();
+    let options = Options { iterations: 400, ..OPTIONS };
+    let mut rounds = Rounds::new(&rows[..3000 * dimensions], dimensions, start.clone(), options).unwrap();
+    while !rounds.is_over() {
+        assert!(rounds.compute(CodePath::detect(), &rows[..3000 * dimensions], &mut one_by_one()));
+    }
+    assert!(rounds.splits() > 0);
+    let start = start[..5 * dimensions].to_vec();
+    let mut rounds = Rounds::new(&rows, dimensions, start, options).unwrap();
+    let mut first = None;
+    while !rounds.is_over() {
+        assert!(rounds.compute(CodePath::detect(), &rows, &mut one_by_one()));
+        first = first.or(rounds.objective(&rows, &mut one_by_one()));
+    }
+    let last = rounds.objective(&rows, &mut one_by_one()).unwrap();
+    assert!(rounds.is_settled() && first.unwrap() >= last);
+    assert_eq!(rounds.objective(&rows, &mut |_: usize, _: &(dyn Fn(usize) + Sync)| false), None);
+    let (splits, done) = (rounds.splits(), rounds.into_clustering());
+    assert_eq!((done.objectives.last(), done.splits), (Some(&last), splits));
 }
 
 proptest! {

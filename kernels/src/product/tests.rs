@@ -32,7 +32,8 @@ fn plain(codebook: &Codebook, tables: &[f32], base: f32, codes: &[u8], k: usize)
 #[test]
 fn scans_find_the_least_sums_on_every_path() {
     let mut random = Random::mixed(3);
-    for (dimensions, parts) in [(1, 1), (3, 2), (16, 5), (33, 4), (128, 16), (129, 32)] {
+    for (dimensions, parts) in [(1, 1), (3, 2), (16, 5), (33, 4), (127, 16), (128, 16), (129, 32), (960, 64)]
+    {
         for bits in [Bits::Four, Bits::Eight] {
             for levels in [0, 2, 200] {
                 let sample = rows_of(&mut random, 300 * dimensions, levels);
@@ -76,7 +77,8 @@ fn scans_find_the_least_sums_on_every_path() {
 #[test]
 fn codes_are_those_of_the_plain_loops_and_tables_have_the_same_bits_on_every_path() {
     let mut random = Random::mixed(4);
-    for (dimensions, parts) in [(3, 3), (7, 2), (40, 8), (127, 16)] {
+    for (dimensions, parts) in [(1, 1), (3, 3), (7, 2), (40, 8), (127, 16), (128, 16), (129, 16), (960, 120)]
+    {
         for bits in [Bits::Four, Bits::Eight] {
             let rows = rows_of(&mut random, 400 * dimensions, if dimensions == 7 { 5 } else { 0 });
             let codebook = trained(&rows, dimensions, parts, bits);

@@ -113,37 +113,38 @@ mod tests {
     #[test]
     fn the_least_are_kept_whatever_the_errors_ties_and_parts() {
         let mut random = Random::new(11);
-        for k in [1, 2, 10, 100, 1000, 2048] {
-            for len in [0, 1, 31, 500, 5000] {
-                let error = [0.0, 0.5, 3.0][random.idx(3)];
-                let exact: Vec<f64> = (0..len)
-                    .map(|_| match random.below(20) {
-                        0 => f64::INFINITY,
-                        _ => random.below(1 + len as u64 / 2) as f64,
-                    })
-                    .collect();
-                let mut parts: Vec<Nearest> = (0..3).map(|_| Nearest::new(k, f64::INFINITY)).collect();
-                for (element, value) in exact.iter().enumerate() {
-                    let part = &mut parts[element % 3];
-                    part.raise_error(error);
-                    let value = value + error * (2.0 * random.unit() - 1.0);
-                    if !(value > part.limit()) {
-                        part.push(value, element as u32);
-                    }
+        let named = [1, 2, 10, 100, 1000, 2048].map(|k| [0, 1, 31, 500, 5000].map(|len| (k, len)));
+        let mut sizes = named.concat();
+        sizes.extend((0..200).map(|_| (1 + random.idx(2048), random.idx(5001))));
+        for (k, len) in sizes {
+            let error = [0.0, 0.5, 3.0][random.idx(3)];
+            let exact: Vec<f64> = (0..len)
+                .map(|_| match random.below(20) {
+                    0 => f64::INFINITY,
+                    _ => random.below(1 + len as u64 / 2) as f64,
+                })
+                .collect();
+            let mut parts: Vec<Nearest> = (0..3).map(|_| Nearest::new(k, f64::INFINITY)).collect();
+            for (element, value) in exact.iter().enumerate() {
+                let part = &mut parts[element % 3];
+                part.raise_error(error);
+                let value = value + error * (2.0 * random.unit() - 1.0);
+                if !(value > part.limit()) {
+                    part.push(value, element as u32);
                 }
-                let mut all = parts.pop().unwrap();
-                parts.into_iter().for_each(|part| all.join(part));
-                let mut found: Vec<(f64, u32)> =
-                    all.finish().into_iter().map(|(_, element)| (exact[element as usize], element)).collect();
-                let mut wanted: Vec<(f64, u32)> = exact.iter().copied().zip(0..).collect();
-                let sort = |list: &mut Vec<(f64, u32)>| {
-                    list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-                    list.truncate(k);
-                };
-                sort(&mut found);
-                sort(&mut wanted);
-                assert_eq!(found, wanted);
             }
+            let mut all = parts.pop().unwrap();
+            parts.into_iter().for_each(|part| all.join(part));
+            let mut found: Vec<(f64, u32)> =
+                all.finish().into_iter().map(|(_, element)| (exact[element as usize], element)).collect();
+            let mut wanted: Vec<(f64, u32)> = exact.iter().copied().zip(0..).collect();
+            let sort = |list: &mut Vec<(f64, u32)>| {
+                list.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                list.truncate(k);
+            };
+            sort(&mut found);
+            sort(&mut wanted);
+            assert_eq!(found, wanted);
         }
     }
 }

@@ -106,8 +106,8 @@ fn near_duplicates_far_from_the_origin_are_told_apart() {
 fn rows_of_bytes_are_ranked_as_by_f64_on_every_path_for_every_measure() {
     let mut random = Random::new(8);
     for path in CodePath::available() {
-        for dimensions in [1, 3, 128, 258, 300] {
-            for count in [0, 1, 31, 97, 300] {
+        for dimensions in [1, 3, 127, 128, 129, 258, 300, 960] {
+            for count in [0, 1, 31, 32, 33, 97, 300] {
                 for is_signed in [false, true] {
                     let byte = |random: &mut Random| [0, 128, 255, random.bits() as u8][random.idx(4)];
                     let mut bytes: Vec<u8> = (0..count * dimensions).map(|_| byte(&mut random)).collect();

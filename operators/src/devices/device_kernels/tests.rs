@@ -105,12 +105,20 @@ fn the_k_least_of_a_device_are_those_of_the_reference() {
     for k in [1, 2, 31, 100, 255, 256, 257, 1000, 1024, 1025, K_MAX - 1, K_MAX] {
         lengths.iter().for_each(|length| check(Way::Digits, k, *length, 2));
     }
+    let sizes: Vec<(usize, usize)> = {
+        let mut random = Random::new(24);
+        (0..40).map(|_| (1 + random.idx(K_MAX), random.idx(5001))).collect()
+    };
+    sizes.iter().for_each(|(k, length)| check(Way::Digits, *k, *length, 1));
     // A queue of each length, and numbers of registers that are no powers of two. Few, as PoCL compiles these for half a minute.
     for k in [1, 31, 32] {
         lengths.iter().for_each(|length| check(Way::Warps, k, *length, 3));
     }
-    for k in [90, 160, 300] {
+    // The first and the last k of each length of a queue.
+    for k in [33, 90, 128, 129, 160, 256, 300] {
         check(Way::Warps, k, 3000, 2);
+        let mut random = Random::new(k as u64);
+        check(Way::Warps, k, random.idx(5001), 2);
     }
     drop(devices);
     assert!(driver.left().is_empty(), "{:?} are left", driver.left());
