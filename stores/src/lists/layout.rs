@@ -185,7 +185,7 @@ mod tests {
             Assigned { ids: (0..count.into()).collect(), lists: (0..count).collect(), codes: vec![] };
         assigned.lists[most as usize] = 0;
         write(&path, &space, &quantizers, &assigned, &|| false).unwrap();
-        assert_eq!(Lists::open(&path, &space).unwrap().objects(), count.into());
+        assert_eq!(Lists::open(&path, &space).unwrap().objects(), u64::from(count));
         assigned.lists[most as usize] = most;
         let refused = write(&path, &space, &quantizers, &assigned, &|| false).unwrap_err().to_string();
         let places = u64::from(count) * PANEL as u64;
