@@ -94,10 +94,7 @@ fn results_say_that_they_are_approximate() {
     let json = search(at, &[&by[..], &["--format", "json"]].concat());
     assert!(json.starts_with("{\"exact\": false, \"probes\": 2, \"queries\": ["), "{json}");
     let csv = search(at, &[&by[..], &["--format", "csv"]].concat());
-    assert!(
-        csv.starts_with("query,rank,id,name,distance,exact,probes\n") && csv.ends_with(",false,2\n"),
-        "{csv}"
-    );
+    assert!(csv.contains("distance,exact,probes\n") && csv.ends_with(",false,2\n"), "{csv}");
     assert!(search(at, &by).starts_with("approximate: each query looked into the 2 nearest lists\n"));
     assert!(
         search(at, &[&by[..], &["--format", "html"]].concat()).contains("looked into the 2 nearest lists")
@@ -109,10 +106,7 @@ fn results_say_that_they_are_approximate() {
     let json = search(at, &[&by[..], &["--format", "json"]].concat());
     assert!(json.starts_with("{\"exact\": false, \"probes\": 2, \"refine\": 3, \"queries\": ["), "{json}");
     let csv = search(at, &[&by[..], &["--format", "csv"]].concat());
-    assert!(
-        csv.starts_with("query,rank,id,name,distance,exact,probes,refine\n") && csv.ends_with(",false,2,3\n"),
-        "{csv}"
-    );
+    assert!(csv.contains("distance,exact,probes,refine\n") && csv.ends_with(",false,2,3\n"), "{csv}");
     assert!(search(at, &by).contains("2 nearest lists, and ranked 3 candidates for each object\n"));
 }
 
