@@ -65,7 +65,7 @@ fn codes_workers_and_scans_give_one_answer() {
                     "{store} {levels} {workers}"
                 );
             }
-            let said = command::stats(
+            let said = stats(
                 folder.path(),
                 &["search", "--store", store, "--query", "123", "-k", "12", "--codes", &codes],
             );
@@ -166,7 +166,7 @@ fn few_real_vectors_are_left_by_each_plane() {
     let count_of = |rows: &[u8], words: &str| -> f64 {
         fs::write(folder.path().join("q.u8"), rows).expect("a disk");
         let search = ["search", "--store", "s.arrow", "--codes", "s.codes.arrow", "--query-file", "q.u8"];
-        let said = command::stats(folder.path(), &[&search[..], &bare].concat());
+        let said = stats(folder.path(), &[&search[..], &bare].concat());
         let before = said.split_once(words).unwrap_or_else(|| panic!("no `{words}` in {said}")).0;
         before.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
     };
