@@ -11,11 +11,10 @@ use std::ops::Range;
 
 use half::f16;
 
-use super::flat::{FlatQueries, row_terms};
+use super::flat::{error_of, norm_of, row_terms};
 use super::measure::{VectorMeasure, inner_product};
 use super::tile;
 pub use super::tile::{GROUP, ITEMS};
-use crate::CodePath;
 use crate::numbers::{Number, NumberType, VectorRef};
 use crate::with_numbers;
 
@@ -145,7 +144,8 @@ impl Plan {
 /// Some queries as the device takes them.
 #[derive(Debug)]
 pub struct DeviceQueries {
-    flat: FlatQueries,
+    /// Norms; for the cosine, for which queries are normalised, 1, or 0 for a query of zeros.
+    norms: Vec<f64>,
     measure: VectorMeasure,
     dimensions: usize,
     /// Query by query; normalised for the cosine.
@@ -210,16 +210,29 @@ impl DeviceQueries {
     /// # Panics
     /// If a query has other than `dimensions` numbers.
     pub fn new(measure: VectorMeasure, dimensions: usize, queries: &[&[f32]]) -> Self {
-        let mut numbers = Vec::with_capacity(queries.len() * dimensions);
+        let (mut numbers, mut norms) = (Vec::with_capacity(queries.len() * dimensions), Vec::new());
         for query in queries {
+            assert_eq!(query.len(), dimensions, "numbers of a query");
             let norm = inner_product(query, query).sqrt();
+            norms.push(norm_of(measure, norm));
             let is_scaled = measure == VectorMeasure::Cosine && norm > 0.0;
             let scaled = |number: &f32| (f64::from(*number) / norm) as f32;
             numbers.extend(query.iter().map(|number| if is_scaled { scaled(number) } else { *number }));
         }
         let halved = numbers.chunks_exact(dimensions.max(1)).map(halved_norms).collect();
-        let flat = FlatQueries::new(CodePath::Portable, measure, dimensions, queries);
-        Self { flat, measure, dimensions, numbers, halved }
+        Self { norms, measure, dimensions, numbers, halved }
+    }
+
+    /// Appends other queries, of the same distance and dimensions.
+    ///
+    /// # Panics
+    /// If they are of others.
+    pub fn append(&mut self, others: Self) {
+        let of = |queries: &Self| (queries.measure, queries.dimensions);
+        assert_eq!(of(self), of(&others), "queries of one distance and width");
+        self.norms.extend(others.norms);
+        self.numbers.extend(others.numbers);
+        self.halved.extend(others.halved);
     }
 
     /// The queries as halves, for matrix units.
@@ -263,22 +276,22 @@ impl DeviceQueries {
 
     /// Number of queries.
     pub fn len(&self) -> usize {
-        self.flat.len()
+        self.norms.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.flat.is_empty()
+        self.norms.is_empty()
     }
 
-    /// As [`FlatQueries::value_of`].
+    /// As [`FlatQueries::value_of`](super::FlatQueries::value_of).
     pub fn value_of(&self, query: usize, distance: f64) -> f64 {
-        self.flat.value_of(query, distance)
+        self.measure.value_of(self.norms[query], distance)
     }
 
-    /// As [`FlatQueries::error`], whose values a device computes in another order.
+    /// As [`FlatQueries::error`](super::FlatQueries::error), whose values a device computes in another order.
     pub fn error(&self, query: usize, norm_max: f64) -> f64 {
-        self.flat.error(query, norm_max)
+        error_of(self.measure, self.dimensions, self.norms[query], norm_max)
     }
 }
 

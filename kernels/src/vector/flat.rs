@@ -52,6 +52,32 @@ const fn shape(path: CodePath) -> (usize, usize) {
     }
 }
 
+/// The norm of a query: for the cosine, for which queries are normalised, 1, or 0 for a query of zeros.
+pub(super) fn norm_of(measure: VectorMeasure, norm: f64) -> f64 {
+    if measure == VectorMeasure::Cosine && norm > 0.0 { 1.0 } else { norm }
+}
+
+/// The largest error of a value in f32, for a query of this norm among rows of at most this norm.
+pub(super) fn error_of(measure: VectorMeasure, dimensions: usize, norm: f64, norm_max: f64) -> f64 {
+    let steps = dimensions as f64 + 8.0;
+    let relative = 1.01 * steps * UNIT / (1.0 - steps * UNIT);
+    // Products that are too small for normal numbers are off by 2^-149 each.
+    let tiny = dimensions as f64 * 2.0_f64.powi(-148);
+    // Numbers whose products leave f32 have no values: every row is ranked.
+    let is_large = !((norm + norm_max).powi(2) < SQUARE_MAX);
+    match measure {
+        VectorMeasure::Cosine => relative + tiny.max(1e-30),
+        _ if is_large => f64::INFINITY,
+        VectorMeasure::InnerProduct => 2.0 * relative * norm * norm_max + tiny,
+        VectorMeasure::L2 => {
+            // Ids decide among distances that differ less than f64 tells, so roundings of the distance are errors too.
+            let ranked = steps * f64::EPSILON * (norm + norm_max).powi(2);
+            let square = 4.0 * UNIT * norm_max * norm_max;
+            2.0 * relative * norm * norm_max + square + ranked + tiny
+        }
+    }
+}
+
 impl FlatQueries {
     /// Packs queries.
     ///
@@ -73,7 +99,7 @@ impl FlatQueries {
                     let number = f64::from(*number);
                     numbers[place * width + lane] = if is_scaled { number / norm } else { number } as f32;
                 }
-                norms.push(if is_scaled { 1.0 } else { norm });
+                norms.push(norm_of(measure, norm));
             }
             panels.push(Panel { first: idx * lanes * shape(path).1, count: group.len(), vectors, numbers });
         }
@@ -97,23 +123,7 @@ impl FlatQueries {
 
     /// The largest error of a value, among rows of at most this norm.
     pub fn error(&self, query: usize, norm_max: f64) -> f64 {
-        let steps = self.dimensions as f64 + 8.0;
-        let relative = 1.01 * steps * UNIT / (1.0 - steps * UNIT);
-        // Products that are too small for normal numbers are off by 2^-149 each.
-        let tiny = self.dimensions as f64 * 2.0_f64.powi(-148);
-        // Numbers whose products leave f32 have no values: every row is ranked.
-        let is_large = !((self.norms[query] + norm_max).powi(2) < SQUARE_MAX);
-        match self.measure {
-            VectorMeasure::Cosine => relative + tiny.max(1e-30),
-            _ if is_large => f64::INFINITY,
-            VectorMeasure::InnerProduct => 2.0 * relative * self.norms[query] * norm_max + tiny,
-            VectorMeasure::L2 => {
-                // Ids decide among distances that differ less than f64 tells, so roundings of the distance are errors too.
-                let ranked = steps * f64::EPSILON * (self.norms[query] + norm_max).powi(2);
-                let square = 4.0 * UNIT * norm_max * norm_max;
-                2.0 * relative * self.norms[query] * norm_max + square + ranked + tiny
-            }
-        }
+        error_of(self.measure, self.dimensions, self.norms[query], norm_max)
     }
 
     /// Adds rows to the nearest of each query. The first row is element `first`; rows that `skips` names are left out.

@@ -62,6 +62,24 @@ pub trait ColumnDistance: Debug + Send + Sync + 'static {
         })
     }
 
+    /// Whether [`ColumnDistance::to_each`] computes distances of objects of several batches.
+    const HAS_EACH: bool = false;
+
+    /// The distances of some objects, which may lie in several batches, with the bits of [`ColumnDistance::to`]; or returns false,
+    /// and they are computed batch by batch.
+    ///
+    /// # Panics
+    /// When `objects` and `out` differ in length.
+    fn to_each(
+        &self,
+        query: &Self::Query,
+        objects: &[<Self::Kind as Kind>::Item<'_>],
+        out: &mut [f64],
+    ) -> bool {
+        let _ = (query, objects, out);
+        false
+    }
+
     /// The distances of consecutive rows of a batch from several queries, with the bits of [`ColumnDistance::to`]: all
     /// rows for the first query, then all for the second.
     ///
@@ -271,6 +289,34 @@ impl<D: ColumnDistance> ColumnQuery<D> {
     }
 }
 
+/// Objects of several batches whose distances are computed at once.
+const AT_ONCE: usize = 32;
+
+impl<D: ColumnDistance> ColumnQuery<D> {
+    /// Computes distances of objects that lie far apart: few of a batch, so that each would wait for its memory. Returns false
+    /// if the distance computes objects batch by batch only.
+    fn scattered(
+        &self,
+        objects: Objects<'_, D::Kind>,
+        ids: &[u64],
+        out: &mut [f64],
+        interrupt: Interrupt<'_>,
+    ) -> Result<bool, StoreError> {
+        let mut items = Vec::with_capacity(AT_ONCE);
+        for (ids, out) in ids.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE)) {
+            ask(interrupt)?;
+            items.clear();
+            for id in ids {
+                items.push(objects.item(*id)?);
+            }
+            if !self.space.distance.to_each(&self.query, &items, out) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
 impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
     fn fast_until(
         &self,
@@ -282,6 +328,9 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
         // Without a look at the file: distances count once the store has confirmed that it is whole.
         let objects = Objects::new(&self.space.objects);
         assert_eq!(ids.len(), out.len(), "a distance an id");
+        if D::HAS_EACH && self.scattered(objects, ids, out, interrupt)? {
+            return Ok(());
+        }
         let (mut places, mut rows) = (0..0, Vec::with_capacity(ids.len()));
         while places.end < ids.len() {
             let (batch, _) = self.space.objects.locate(ids[places.end])?;

@@ -33,7 +33,9 @@ pub(in crate::index) const DEVICE_ROWS_MIN: u64 = 1 << 16;
 /// Chunks are whole blocks; slots take an item a firing.
 const SIZES: Sizes = Sizes { block: [1, 1], block_min: [1, 1], slots: [1, 1], blocks_per_device: 2 };
 /// Queries of a block at most: while a device scans for some, slots rank others.
-const GROUP_QUERIES: usize = 1024;
+const GROUP_QUERIES: usize = 2048;
+/// Queries that a slot packs at a time.
+const PACKED_AT_ONCE: usize = 256;
 /// Queries of a block whose first entry is computed again.
 const CHECKED: usize = 16;
 
@@ -213,16 +215,28 @@ impl VectorScan {
     /// The queries of each group as devices take them, made side by side.
     fn packed(&self, cx: &mut Context<'_>) -> Result<Vec<DeviceQueries>, BoxError> {
         let (measure, dimensions) = (self.shared.measure, self.shared.vectors.kind().dimensions());
-        let mut packed: Vec<Option<DeviceQueries>> = self.groups.iter().map(|_| None).collect();
+        let pieces_of = |group: &Group| {
+            group.queries.clone().step_by(PACKED_AT_ONCE).zip(std::iter::repeat(group.queries.end))
+        };
+        let mut pieces: Vec<_> = self.groups.iter().flat_map(pieces_of).map(|piece| (piece, None)).collect();
         cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut packed, 1, |group, packed| {
-                let numbers = &self.numbers[self.groups[group].queries.clone()];
+            inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
+                let ((first, end), packed) = &mut pieces[0];
+                let numbers = &self.numbers[*first..(*first + PACKED_AT_ONCE).min(*end)];
                 let slices: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
-                packed[0] = Some(DeviceQueries::new(measure, dimensions, &slices));
+                *packed = Some(DeviceQueries::new(measure, dimensions, &slices));
             });
         });
         ask(&|| cx.is_cancelled())?;
-        Ok(packed.into_iter().flatten().collect())
+        let mut pieces = pieces.into_iter().filter_map(|(_, packed)| packed);
+        let of_group = |group: &Group| {
+            let count = group.queries.len().div_ceil(PACKED_AT_ONCE);
+            pieces.by_ref().take(count).reduce(|mut all, piece| {
+                all.append(piece);
+                all
+            })
+        };
+        Ok(self.groups.iter().filter_map(of_group).collect())
     }
 
     /// Makes the items of all groups.

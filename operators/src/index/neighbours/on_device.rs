@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::distance::squared_l2_on;
+use boxwork_kernels::distance::l2_of_each;
 use boxwork_kernels::interrupt::ask;
 use boxwork_kernels::neighbours::{Graph, NONE};
 use boxwork_kernels::vector::device::{K_MAX, Plan};
@@ -68,7 +68,10 @@ impl Batches {
         }
         let plan = Plan::new(k + 1);
         let usual = (LISTS_BYTES / (plan.capacity * size_of::<[u32; 2]>())).clamp(1, BATCH_ROWS);
-        let (of_batch, sized) = sized.unwrap_or((usual, Sized::new(plan)));
+        // Two scans are under way, so one device needs no smaller groups.
+        let devices = picked.devices.as_ref().map_or(1, |(_, allowed)| allowed.len());
+        let of_group = Sized { queries: usual.div_ceil(devices.max(1)), ..Sized::new(plan) };
+        let (of_batch, sized) = sized.unwrap_or((usual, of_group));
         Ok(Some(Self {
             shared: Arc::new(Shared::of_space(space, None, &|| false)?),
             measure,
@@ -153,13 +156,21 @@ impl Batches {
     fn rank_row(&self, row: usize, found: Nearest, ranked: &mut Ranked) {
         let (path, own) = (CodePath::detect(), self.row(row));
         let square = if self.measure == VectorMeasure::L2 { 0.0 } else { inner_product(own, own) };
-        let distance = |other: usize| match self.measure {
-            VectorMeasure::L2 => squared_l2_on(path, own, self.row(other)).sqrt(),
-            measure => measure.with_square(own, square, self.row(other)),
-        };
         let others = found.finish().into_iter().filter_map(|(_, id)| self.place(u64::from(id)));
         let others = others.filter(|other| *other != row);
-        let mut others: Vec<(f64, u32)> = others.map(|other| (distance(other), other as u32)).collect();
+        let others: Vec<usize> = others.collect();
+        let mut distances = vec![0.0; others.len()];
+        if self.measure == VectorMeasure::L2 {
+            let rows: Vec<&[f32]> = others.iter().map(|other| self.row(*other)).collect();
+            l2_of_each(path, own, &rows, &mut distances);
+        } else {
+            let each = distances.iter_mut().zip(&others);
+            each.for_each(|(distance, other)| {
+                *distance = self.measure.with_square(own, square, self.row(*other))
+            });
+        }
+        let mut others: Vec<(f64, u32)> =
+            distances.into_iter().zip(others.into_iter().map(|other| other as u32)).collect();
         others.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         others.resize(others.len().max(self.k), (f64::MAX, NONE));
         ranked.extend(&others[..self.k]);

@@ -31,6 +31,8 @@ const CHUNK_BYTES: usize = 1 << 30;
 const SIZES: Sizes = Sizes { block: [1, 1], block_min: [1, 1], slots: [1, 1], blocks_per_device: 2 };
 /// Rows that a slot assigns at a time.
 const PIECE_ROWS: usize = 1024;
+/// Rows of a slot up to which rows are compared with all centroids.
+const FEW_ROWS: usize = 16;
 /// Rows of a block that are assigned again, by all centroids one by one.
 const CHECKED: usize = 4;
 
@@ -189,19 +191,25 @@ impl Assignment {
     }
 
     /// Whether some clusters of a block are those that the processor finds.
-    fn is_as_reference(&self, block: &AssignBlock) -> bool {
+    fn is_as_reference(&self, cx: &mut Context<'_>, block: &AssignBlock) -> bool {
         let (rows, assigner) = (self.rows(), self.clustering.rounds.assigner());
         let centroids = self.clustering.rounds.centroids().len() / self.dimensions;
         let (first, count) = (block.place.rows.start, block.place.rows.len());
         let largest = block.clusters.iter().fold(0, |largest, cluster| largest.max(cluster & !UNDECIDED));
-        let mut places = (0..count).step_by(count.div_ceil(CHECKED).max(1));
-        block.clusters.len() == count
-            && (largest as usize) < centroids
-            && places.all(|place| {
-                let cluster = block.clusters[place];
-                cluster & UNDECIDED != 0
-                    || cluster == assigner.nearest_of_all(CodePath::detect(), rows.row(first + place))
-            })
+        if block.clusters.len() != count || largest as usize >= centroids {
+            return false;
+        }
+        let places = (0..count).step_by(count.div_ceil(CHECKED).max(1));
+        let mut checked: Vec<(usize, bool)> = places.map(|place| (place, true)).collect();
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut checked, 1, |_, checked| {
+                let (place, is_as_reference) = &mut checked[0];
+                let cluster = block.clusters[*place];
+                *is_as_reference = cluster & UNDECIDED != 0
+                    || cluster == assigner.nearest_of_all(CodePath::detect(), rows.row(first + *place));
+            });
+        });
+        checked.iter().all(|(_, is_as_reference)| *is_as_reference)
     }
 
     /// Takes the clusters of a chunk.
@@ -210,7 +218,7 @@ impl Assignment {
         cx: &mut Context<'_>,
         block: AssignBlock,
     ) -> Result<BlockOutcome<Self>, BoxError> {
-        if !self.is_as_reference(&block) {
+        if !self.is_as_reference(cx, &block) {
             let problem = "its clusters differ from the processor's: rows are assigned without devices";
             let chunk = block.place.chunk;
             cx.report(block.device, problem);
@@ -262,13 +270,21 @@ impl Assignment {
     fn assign(&mut self, cx: &mut Context<'_>, numbers: &[u32]) -> Result<(), BoxError> {
         let (rows, rounds) = (Arc::clone(self.rows()), &self.clustering.rounds);
         let assigner = rounds.assigner();
+        // Few rows are compared with all centroids: to arrange these takes longer.
+        let are_few = numbers.len() <= FEW_ROWS * self.slots;
+        let of_piece = numbers.len().div_ceil(2 * self.slots).clamp(1, PIECE_ROWS);
         let mut parts: Vec<(&[u32], Vec<u32>)> =
-            numbers.chunks(PIECE_ROWS).map(|part| (part, Vec::new())).collect();
+            numbers.chunks(of_piece).map(|part| (part, Vec::new())).collect();
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
                 for (part, found) in parts.iter_mut().filter(|_| !cancelled()) {
                     let each = || part.iter().map(|row| *row as usize);
+                    if are_few {
+                        let path = CodePath::detect();
+                        found.extend(each().map(|row| assigner.nearest_of_all(path, rows.row(row))));
+                        continue;
+                    }
                     let numbers: Vec<f32> = each().flat_map(|row| rows.row(row).iter().copied()).collect();
                     let earlier: Vec<u32> =
                         each().flat_map(|row| rounds.earlier(row..row + 1).iter().copied()).collect();

@@ -80,6 +80,24 @@ impl ColumnDistance for Lp {
         Ok(())
     }
 
+    const HAS_EACH: bool = true;
+
+    fn to_each(&self, query: &Vec<f32>, objects: &[VectorRef<'_>], out: &mut [f64]) -> bool {
+        assert_eq!(objects.len(), out.len(), "a distance an object");
+        if *self != Lp::L2 {
+            return false;
+        }
+        for (objects, out) in objects.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE)) {
+            let mut numbers: [&[f32]; AT_ONCE] = [&[]; AT_ONCE];
+            for (to, object) in numbers.iter_mut().zip(objects) {
+                let VectorRef::F32(of_object) = object else { return false };
+                *to = of_object;
+            }
+            l2_of_each(CodePath::detect(), query, &numbers[..objects.len()], out);
+        }
+        true
+    }
+
     fn between(&self, a: VectorRef<'_>, b: VectorRef<'_>) -> f64 {
         match (a, b) {
             (VectorRef::F32(a), VectorRef::F32(b)) => self.distance(a, b),
