@@ -65,6 +65,45 @@ fn codes_made_in_memory_give_the_answer_of_a_scan() {
 }
 
 #[test]
+fn lists_that_are_proved_give_the_answer_of_a_scan() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    let some = format!("ids=[{}]", (0..250).map(|id| (id * 2).to_string()).collect::<Vec<_>>().join(", "));
+    for (holds, distance) in [("rows", "l2"), ("product", "cosine"), ("fast", "ip"), ("rabitq", "l2")] {
+        let of = ["--store", "s.arrow", "--distance", distance, "--out", "s.lists.arrow", "--force"];
+        ok(at, &[&["lists", "--lists", "8", "--codes", holds], &of[..]].concat());
+        let distance = format!("distance={distance}");
+        for more in ["ids=[]", "ids=[3, 9, 4]", &some, "range=40"] {
+            let scanned = run(at, "vector_search", &["queries=query_70x4.u8", &distance, more]);
+            for (probes, codes) in [
+                ("probes=1", "codes=none"),
+                ("probes=1", "codes=product16"),
+                ("probes=3", "codes=sq4"),
+                ("probes=8", "codes=planes"),
+            ] {
+                let sets = ["queries=query_70x4.u8", "lists=s.lists.arrow", &distance, probes, codes, more];
+                let proved = run(at, "vector_prove", &sets);
+                assert_eq!(proved, scanned, "{holds} {distance} {probes} {codes} {more}");
+            }
+        }
+    }
+    // The command's flags, and what it counts.
+    let call = ["search", "--store", "s.arrow", "--query", "7", "-k", "7", "--format", "csv"];
+    let lists = ["--lists", "s.lists.arrow", "--probes", "2"];
+    let proved = ok(at, &[&call[..], &lists, &["--prove"]].concat());
+    assert_eq!(proved, ok(at, &call));
+    let said = command::stats(at, &[&call[..], &lists, &["--prove"]].concat());
+    assert!(said.contains(" ranked first ("), "{said}");
+    ok(at, &["index", "--store", "s.arrow", "--codes", "sq4", "--out", "s.codes.arrow"]);
+    let codes = ["--codes", "s.codes.arrow"];
+    assert_eq!(ok(at, &[&call[..], &lists, &["--prove"], &codes].concat()), proved);
+    let said = fails(at, &[&call[..], &lists, &codes].concat(), 2);
+    assert!(said.contains("--prove"), "{said}");
+    fails(at, &[&call[..], &["--prove"]].concat(), 2);
+}
+
+#[test]
 fn lists_are_searched_among_given_ids() {
     let folder = folder();
     let at = folder.path();

@@ -54,6 +54,11 @@ shipped!(
     "The k nearest objects among those with the most similar permutations."
 );
 shipped!(GRAPH_PATH, "graph_path.yaml", "A path of small steps between two vectors.");
+shipped!(
+    VECTOR_PROVE,
+    "vector_prove.yaml",
+    "The k nearest vectors, exactly, beginning with those of the lists nearest to each query."
+);
 shipped!(VECTOR_PROBE, "vector_probe.yaml", "The k nearest vectors of the lists nearest to each query.");
 shipped!(AUTO, "auto.yaml", "The k nearest objects by an index, with a strategy chosen by a cost model.");
 shipped!(BEST_FIRST, "best_first.yaml", "The k nearest objects by an index, the most promising first.");
@@ -93,7 +98,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 48] = [
+pub const ALL: [Shipped; 49] = [
     EXTRACT,
     ADD,
     ADD_FROM,
@@ -112,6 +117,7 @@ pub const ALL: [Shipped; 48] = [
     SKETCH_APEXES,
     VECTOR_LISTS,
     VECTOR_PROBE,
+    VECTOR_PROVE,
     KNN_GRAPH,
     GRAPH_PATH,
     EDIT_DISTANCES,

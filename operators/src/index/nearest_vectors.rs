@@ -4,6 +4,7 @@
 //! slots bound pieces of the store side by side; each piece begins with the ranges that the pieces before it have left.
 
 mod block;
+mod first;
 mod ranking;
 pub(super) mod on_device;
 
@@ -19,7 +20,7 @@ use boxwork_kernels::codes::{CodeNearest, CodeQueries, Codes, Levels};
 use boxwork_kernels::vector::device::Plan;
 use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, VectorRef};
 use boxwork_runtime::feeding::Picked;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Pushed};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::kinds::{Kind as _, Vectors, as_f32};
 use boxwork_stores::object_store::ObjectStore;
@@ -29,7 +30,7 @@ use boxwork_stores::subset::Subset;
 use boxwork_stores::vector_codes::{self, vectors_of};
 
 use self::on_device::{Chunks, DEVICE_ROWS_MIN, Sized, VectorScan};
-use super::metric_search::{INPUTS, OUTPUTS};
+use super::metric_search::{INPUTS as QUERIES, OUTPUTS};
 use crate::columns::distances_envelope;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
@@ -39,6 +40,7 @@ use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
 /// The word for no codes.
 const NO_CODES: &str = "none";
+const INPUTS: &[In] = &[QUERIES[0], first::CANDIDATES];
 /// Rows of a piece of work: a multiple of a group of codes.
 const PIECE_ROWS: u64 = 16_384;
 /// Rows of an envelope at most.
@@ -50,7 +52,8 @@ const ENVELOPE_ROWS: usize = 4096;
 /// With codes, most rows are excluded by bounds that hold with certainty. What remains is ranked by f64 distances.
 ///
 /// # Inputs
-/// `queries` (side): the queries.
+/// `queries` (side): the queries. `candidates` (side, may be left out): objects whose distances are computed first, such as those that
+/// `scan_lists` finds. The answer is the same with any; with near ones, fewer distances are computed. Devices do without.
 ///
 /// # Outputs
 /// `nearest`: the objects found, by query, then distance, then id.
@@ -179,6 +182,8 @@ struct Search {
     next: u64,
     /// The next query to rank.
     ranked: usize,
+    /// Distances of candidates that were computed before the first row was bounded.
+    ranked_first: u64,
     /// Answers that come before those of earlier queries: by the first query, their number and their rows.
     early: BTreeMap<usize, (usize, Rows)>,
 }
@@ -286,6 +291,7 @@ impl NearestVectors {
             on_devices: None,
             next: vectors.len(),
             ranked: 0,
+            ranked_first: 0,
             early: BTreeMap::new(),
             subset: subset.clone(),
         };
@@ -301,6 +307,9 @@ impl NearestVectors {
             search.on_devices = stage.map(Box::new);
             return Ok(search);
         }
+        let sizes = (self.k, self.range);
+        let (ranges, ranked_first) =
+            first::ranges(cx, &search.queries, &**space.store(), subset.as_deref(), sizes)?;
         let numbers: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
         let (path, dimensions) = (CodePath::detect(), vectors.kind().dimensions());
         let bytes = || ByteQueries::new(path, *measure, vectors.kind().number_type(), dimensions, &numbers);
@@ -309,20 +318,20 @@ impl NearestVectors {
         };
         (search.packed, search.found) = match (codes, bytes()) {
             (Some(codes), _) => {
-                let found = vec![CodeNearest::new(self.k, self.range); numbers.len()];
+                let found = ranges.iter().map(|range| CodeNearest::new(self.k, *range)).collect();
                 (Packed::Codes(CodeQueries::new(path, codes, &numbers)), Found::Codes(found))
             }
             (None, Some(bytes)) => {
-                let found = values(&|query| bytes.value_of(query, self.range));
+                let found = values(&|query| bytes.value_of(query, ranges[query]));
                 (Packed::Bytes(bytes), found)
             }
             (None, None) => {
                 let flat = FlatQueries::new(path, *measure, dimensions, &numbers);
-                let found = values(&|query| flat.value_of(query, self.range));
+                let found = values(&|query| flat.value_of(query, ranges[query]));
                 (Packed::Flat(flat), found)
             }
         };
-        search.next = 0;
+        (search.next, search.ranked_first) = (0, ranked_first);
         Ok(search)
     }
 }
@@ -341,6 +350,9 @@ impl Search {
                 }
             }
             _ => cx.count("rows compared", pairs),
+        }
+        if self.ranked_first > 0 {
+            cx.count("ranked first", self.ranked_first);
         }
     }
 

@@ -2,7 +2,7 @@
 //! index by the pipeline of a strategy.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use boxwork_kernels::vector::NumberType;
 use boxwork_runtime::operator::Catalog;
@@ -72,6 +72,10 @@ pub struct Arguments {
     /// The lists of a store of vectors, made by `boxwork lists`: the search looks into few of them, and may miss objects
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "device", "p", "root", "alpha", "similarity", "ground"])]
     lists: Option<PathBuf>,
+    /// Find the answer of a scan: lists only say which vectors are ranked first, and bounds by `--codes`, or all distances, prove that
+    /// no other vector is nearer
+    #[arg(long, requires = "lists")]
+    prove: bool,
     /// Lists that a query looks into; more find more of the answer
     #[arg(long, value_name = "N", requires = "lists", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     probes: u32,
@@ -120,16 +124,10 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("device".to_owned(), Value::Text(arguments.device.clone())),
     ]);
     if let Some(lists) = &arguments.lists {
-        values.remove("device");
-        values.extend([
-            ("lists".to_owned(), path_value(lists)),
-            ("probes".to_owned(), whole(arguments.probes)),
-            ("refine".to_owned(), whole(arguments.refine)),
-        ]);
-        arguments.give_rows(&mut values);
-        arguments.give_limits(&mut values);
-        arguments.space.give(&mut values);
-        return search(shipped::VECTOR_PROBE, catalog, &values, arguments);
+        return match arguments.give_lists(lists, &mut values) {
+            Ok(pipeline) => search(pipeline, catalog, &values, arguments),
+            Err(exit) => exit,
+        };
     }
     arguments.space.give(&mut values);
     values.extend(arguments.range.map(|range| ("range".to_owned(), Value::Number(range))));
@@ -184,6 +182,30 @@ impl Arguments {
         let number_type = self.number_type.as_ref();
         values.extend(number_type.map(|numbers| ("type".to_owned(), Value::Text(numbers.clone()))));
         values.extend(self.dimensions.map(|count| ("dimensions".to_owned(), whole(count))));
+    }
+
+    /// Gives a search through lists its values, and returns its pipeline.
+    fn give_lists(&self, lists: &Path, values: &mut BTreeMap<String, Value>) -> Result<Shipped, Exit> {
+        let pipeline = if self.prove { shipped::VECTOR_PROVE } else { shipped::VECTOR_PROBE };
+        if self.prove {
+            values.extend(self.codes.as_ref().map(|path| ("codes".to_owned(), path_value(path))));
+        } else if self.codes.is_some() {
+            say(format_args!(
+                "error: --codes: beside lists, codes serve --prove alone: add it, or leave --codes out"
+            ));
+            return Err(Exit::Usage);
+        } else {
+            values.remove("device");
+        }
+        values.extend([
+            ("lists".to_owned(), path_value(lists)),
+            ("probes".to_owned(), whole(self.probes)),
+            ("refine".to_owned(), whole(self.refine)),
+        ]);
+        self.give_rows(values);
+        self.give_limits(values);
+        self.space.give(values);
+        Ok(pipeline)
     }
 
     /// Gives a search among vectors the number of objects, the range, and the objects among which it searches.
