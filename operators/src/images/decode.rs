@@ -37,8 +37,8 @@ const PIXELS: Out = Out::new(0, "pixels", columns::pixels, "the pictures, in the
 ///
 /// The format is guessed from the content. Transparent pixels are blended with white, more than 8 bits per channel are
 /// rounded, CMYK and grey become RGB, an animation gives its first frame, and the camera's orientation note (EXIF) is
-/// followed. Then the picture is scaled to `size` by `size` with the Catmull-Rom kernel, widened for shrinking. A file
-/// that cannot be decoded is reported with its path and skipped.
+/// followed. Then the picture is scaled to `size` by `size` with the Catmull-Rom kernel, widened for shrinking: the whole
+/// picture, whatever its shape, or its middle square. A file that cannot be decoded is reported with its path and skipped.
 ///
 /// # Inputs
 /// `bytes`: path, name and content of files.
@@ -49,7 +49,8 @@ const PIXELS: Out = Out::new(0, "pixels", columns::pixels, "the pictures, in the
 /// # Parameters
 /// `size`: width and height of the pictures. `as_in`: a store that gives `size` instead. `exact`: whether every pixel
 /// of the original counts; if not, large images are thinned to three times `size` first, which is faster and changes
-/// the picture a little.
+/// the picture a little. `fit`: `stretch` or `crop`. `shorter`: with `crop`, the length in pixels of the picture's shorter side
+/// when the middle square of `size` pixels is taken.
 pub static DECODE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -71,6 +72,19 @@ pub static DECODE: OperatorSpec = OperatorSpec {
             Default::Boolean(true),
             "whether every pixel of the original counts; false is faster on large images",
         ),
+        Parameter::new(
+            "fit",
+            ParameterType::Choice(&["stretch", "crop"]),
+            Default::Text("stretch"),
+            "stretch: the whole picture becomes a square; crop: its middle square does",
+        ),
+        Parameter::new(
+            "shorter",
+            ParameterType::Integer { minimum: 1, maximum: 8192 },
+            Default::Absent,
+            "the shorter side of the picture around that square, as 256 for a size of 224; not given: `size`",
+        )
+        .unit("pixels"),
     ],
     inputs: &[BYTES],
     outputs: &[PIXELS],
@@ -84,7 +98,23 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         None => bind.count("size") as u32,
     };
     let scaler = Scaler::new(size, bind.boolean("exact"));
-    Ok(Box::new(Decode { scaler, rest: None }))
+    Ok(Box::new(Decode { scaler: fitted(bind, scaler, size)?, rest: None }))
+}
+
+/// The scaler with what `fit` and `shorter` say.
+fn fitted(bind: &Bind<'_>, scaler: Scaler, size: u32) -> Result<Scaler, BoxError> {
+    let shorter = bind.get_integer("shorter").map(|shorter| shorter as u32);
+    match (bind.text("fit"), shorter) {
+        ("crop", _) if bind.get_text("as_in").is_some() => Err(BoxError::new(
+            "`fit: crop` and `as_in` exclude each other: the pictures of such a store were stretched",
+        )),
+        ("crop", Some(shorter)) if shorter < size => Err(BoxError::new(format!(
+            "a square of `size: {size}` does not fit into pictures whose shorter side is `shorter: {shorter}`"
+        ))),
+        ("crop", shorter) => Ok(scaler.cropping(shorter.unwrap_or(size))),
+        (_, Some(_)) => Err(BoxError::new("`shorter` is for `fit: crop`: leave it out, or crop")),
+        (_, None) => Ok(scaler),
+    }
 }
 
 struct Decode {
@@ -285,6 +315,8 @@ fn over_white(image: DynamicImage) -> RgbImage {
 /// Scales pictures to one square size, reusing its working memory.
 pub(crate) struct Scaler {
     size: u32,
+    /// The part of the shorter side that the middle square takes; nothing if the whole picture is stretched.
+    share: Option<f64>,
     resizer: Resizer,
     options: ResizeOptions,
 }
@@ -301,7 +333,14 @@ impl Scaler {
         };
         // The vector paths stay enabled: they use integers and give the scalar path's bits (test
         // `scaling_gives_the_same_bits_on_every_machine`), at a quarter of its time on small images.
-        Self { size, resizer: Resizer::new(), options: ResizeOptions::new().resize_alg(algorithm) }
+        let options = ResizeOptions::new().resize_alg(algorithm);
+        Self { size, share: None, resizer: Resizer::new(), options }
+    }
+
+    /// The same, but of the middle square of each picture, whose sides are as long as `size` pixels are where the picture's
+    /// shorter side has `shorter`.
+    fn cropping(self, shorter: u32) -> Self {
+        Self { share: Some(f64::from(self.size) / f64::from(shorter)), ..self }
     }
 
     /// Width and height of the scaled pictures.
@@ -318,7 +357,15 @@ impl Scaler {
             PixelType::U8x3,
         )?;
         let mut scaled = Image::new(self.size, self.size, PixelType::U8x3);
-        self.resizer.resize(&source, &mut scaled, &self.options)?;
+        let options = match self.share {
+            None => self.options,
+            Some(share) => {
+                let [width, height] = [image.width(), image.height()].map(f64::from);
+                let side = width.min(height) * share;
+                self.options.crop((width - side) / 2.0, (height - side) / 2.0, side, side)
+            }
+        };
+        self.resizer.resize(&source, &mut scaled, &options)?;
         Ok(scaled.into_vec())
     }
 }

@@ -154,6 +154,37 @@ fn scaling_gives_the_same_bits_on_every_machine() {
 }
 
 #[test]
+fn the_middle_square_is_cut_out_and_not_stretched() {
+    // Left and right of the middle square of 30 pixels are 20 other ones.
+    let inside = |x: u32, from: u32, to: u32| (from..to).contains(&x);
+    let wide = RgbImage::from_fn(70, 30, |x, _| Rgb(if inside(x, 20, 50) { [10, 20, 30] } else { [255; 3] }));
+    let tall = image::imageops::rotate90(&wide);
+    for image in [&wide, &tall] {
+        let scaled = Scaler::new(15, true).cropping(15).scale(image).unwrap();
+        let middle: Vec<_> = scaled.chunks(3).skip(15 * 7 + 2).take(11).collect();
+        assert!(middle.iter().all(|pixel| *pixel == [10, 20, 30]), "{middle:?}");
+    }
+    // Of a square of 40 pixels, 32 where 40 are the shorter side: a pixel for a pixel.
+    let image = picture(40, 40);
+    let scaled = Scaler::new(32, true).cropping(40).scale(&image).unwrap();
+    let expected = image::imageops::crop_imm(&image, 4, 4, 32, 32).to_image();
+    assert_eq!(scaled, expected.into_raw());
+    assert_eq!(Scaler::new(7, true).cropping(8).scale(&picture(1, 1)).unwrap().len(), 7 * 7 * 3);
+    assert_eq!(Scaler::new(7, true).cropping(8).scale(&picture(1, 999)).unwrap().len(), 7 * 7 * 3);
+}
+
+#[test]
+fn a_square_that_does_not_fit_is_refused_with_the_fix() {
+    let refused = |given: &[(&'static str, Value)]| {
+        Harness::new(&DECODE, given.iter().cloned()).err().unwrap().to_string()
+    };
+    let crop = ("fit", Value::Text("crop".into()));
+    let message = refused(&[crop, ("shorter", Value::Integer(100))]);
+    assert!(message.contains("`size: 150`") && message.contains("`shorter: 100`"), "{message}");
+    assert!(refused(&[("shorter", Value::Integer(256))]).contains("`fit: crop`"));
+}
+
+#[test]
 fn a_flat_image_stays_flat() {
     for exact in [true, false] {
         let flat = RgbImage::from_pixel(700, 301, Rgb([10, 200, 77]));
