@@ -47,6 +47,32 @@ fn a_file_of_queries_is_asked_row_by_row() {
 }
 
 #[test]
+fn a_store_of_queries_is_asked_object_by_object() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    ok(at, &["run", "import_vectors", "--set", "from=query_70x4.u8", "--set", "out=q.arrow"]);
+    // Objects are named by their rows, so the tables agree.
+    let found = run(at, "vector_search", &["queries=query_70x4.u8"]);
+    assert_eq!(found, run(at, "vector_search", &["query_file=q.arrow"]));
+    let searched = ["search", "--store", "s.arrow", "--query-file", "q.arrow", "-k", "7", "--format", "csv"];
+    assert_eq!(found, ok(at, &searched));
+    ok(at, &["remove", "--store", "q.arrow", "3", "69"]);
+    let left: Vec<&str> =
+        found.lines().filter(|line| !line.starts_with("3,") && !line.starts_with("69,")).collect();
+    assert_eq!(left.len(), 1 + 68 * 7);
+    assert_eq!(left, run(at, "vector_search", &["query_file=q.arrow"]).lines().collect::<Vec<_>>());
+    let call = ["run", "vector_search", "--set", "store=s.arrow", "--set", "query_file=q.arrow"];
+    let said = fails(at, &[&call[..], &["--set", "queries=[\"3\"]"]].concat(), 3);
+    assert!(said.contains("`3` is no row of `q.arrow`"), "{said}");
+
+    fs::write(at.join("w.jsonl"), "{\"object\": \"kitten\"}\n").expect("a disk");
+    ok(at, &["import", "w.jsonl", "--holds", "texts", "--out", "w.arrow"]);
+    let call = ["run", "vector_search", "--set", "store=s.arrow", "--set", "query_file=w.arrow"];
+    assert!(fails(at, &call, 3).contains("`w.arrow` holds texts"));
+}
+
+#[test]
 fn codes_made_in_memory_give_the_answer_of_a_scan() {
     let folder = folder();
     let at = folder.path();

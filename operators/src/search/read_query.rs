@@ -2,6 +2,8 @@
 //!
 //! Invariant: an image file is decoded and extracted with the parameters that the store keeps of its own images.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use arrow_array::ArrayRef;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Kind, Operator, OperatorSpec, Out};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
+use boxwork_stores::any_kind;
 use boxwork_stores::store::Store;
 use boxwork_stores::vector_file::VectorFile;
 
@@ -19,6 +22,9 @@ use crate::records::read_arrow;
 use crate::records::read_vectors::{DIMENSIONS, TYPE, bare, column};
 use crate::resources::{self, store_parameter};
 
+/// The bytes with which a store begins, as every Arrow file does.
+const STORE_MAGIC: &[u8; 6] = b"ARROW1";
+
 const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with their objects");
 
 /// Finds or makes the objects of the queries.
@@ -27,7 +33,8 @@ const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with 
 /// (`001.jpg` for `cats/001.jpg`); or the path of an image file, for a store that was extracted from images; or the
 /// object itself: a text, or a vector or set as a JSON list such as `[0.5, 1]`. With a `file` of vectors a query is the
 /// number of a row in it, from 0; without queries all rows are asked. If the only query is a file of vectors and no object has
-/// its name, its rows are asked.
+/// its name, its rows are asked. The `file` may be a store of vectors, too: a row is an object, by its id, and gives the
+/// query its name.
 ///
 /// # Inputs
 /// None. A request's caller may give the queries with their objects ([`query_objects`](super::query_objects)); the
@@ -38,7 +45,7 @@ const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with 
 ///
 /// # Parameters
 /// `queries`: names, paths or objects; or rows of `file`. `store`: the store that is searched. `file`: a file of vectors as
-/// `read_vectors` takes it. `type`, `dimensions`: what a file of nothing but numbers holds.
+/// `read_vectors` takes it, or a store of vectors. `type`, `dimensions`: what a file of nothing but numbers holds.
 pub static READ_QUERY: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -53,7 +60,7 @@ pub static READ_QUERY: OperatorSpec = OperatorSpec {
             "file",
             ParameterType::Path,
             Default::Absent,
-            "a file of vectors, of which the queries are rows",
+            "a file or a store of vectors, of which the queries are rows",
         ),
         TYPE,
         DIMENSIONS,
@@ -74,8 +81,11 @@ fn rows_of_file(bind: &Bind<'_>) -> Result<Vec<(&'static str, Value)>, BoxError>
         }
         _ => return Ok(Vec::new()),
     };
-    let file = VectorFile::open(Path::new(path), bare(bind)?)?;
-    let rows = (0..file.len()).map(|row| Value::Text(row.to_string())).collect();
+    let rows: Vec<u64> = match Rows::open(path, bind)? {
+        Rows::File(file) => (0..file.len()).collect(),
+        Rows::Store(store) => store.among(0..store.ids_count()).collect(),
+    };
+    let rows = rows.into_iter().map(|row| Value::Text(row.to_string())).collect();
     Ok(vec![("queries", Value::List(rows)), ("file", Value::Text(path.to_owned()))])
 }
 
@@ -91,17 +101,70 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     }
     let (given, store) = (bind.texts("queries"), resources::store(bind)?);
     if let Some(path) = bind.get_text("file") {
-        let file = VectorFile::open(Path::new(path), bare(bind)?)?;
-        return Ok(Box::new(ReadRows { path: path.to_owned(), file, given }));
+        return Ok(Box::new(ReadRows { path: path.to_owned(), rows: Rows::open(path, bind)?, given }));
     }
     let images = Images::new(Arc::clone(&store));
     Ok(Box::new(ReadQuery { given, store, found: None, names: Vec::new(), objects: Vec::new(), images }))
 }
 
+/// The vectors of which queries are rows.
+enum Rows {
+    File(VectorFile),
+    Store(Arc<dyn Store>),
+}
+
+impl Rows {
+    /// Opens a file: a store, if it begins as stores do, or a file of another program.
+    fn open(path: &str, bind: &Bind<'_>) -> Result<Self, BoxError> {
+        let bare = bare(bind)?;
+        let mut head = [0; STORE_MAGIC.len()];
+        let is_store = File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+            && head == *STORE_MAGIC
+            && bare.is_none();
+        if !is_store {
+            return Ok(Self::File(VectorFile::open(Path::new(path), bare)?));
+        }
+        let store = any_kind::open_by(Path::new(path), resources::store::access(bind), None)?;
+        if store.kind() != "vectors" {
+            return Err(BoxError::new(format!(
+                "`{path}` holds {}, and queries are rows of vectors",
+                store.kind()
+            )));
+        }
+        Ok(Self::Store(store))
+    }
+
+    /// The last row that may be asked.
+    fn last(&self) -> u64 {
+        match self {
+            Self::File(file) => file.len() - 1,
+            Self::Store(store) => store.ids_count() - 1,
+        }
+    }
+
+    fn has(&self, row: u64) -> bool {
+        match self {
+            Self::File(file) => row < file.len(),
+            Self::Store(store) => store.has(row),
+        }
+    }
+
+    /// The name and the vector of a row. Blocks on the disk.
+    fn read(&mut self, row: u64) -> Result<(String, ArrayRef), BoxError> {
+        match self {
+            Self::File(file) => Ok((row.to_string(), column(file.read(row, 1)?.all(), file.dimensions()))),
+            Self::Store(store) => {
+                store.bring_in(&[row])?;
+                Ok((store.name(row)?, store.objects(&[row])?))
+            }
+        }
+    }
+}
+
 /// Queries that are rows of a file.
 struct ReadRows {
     path: String,
-    file: VectorFile,
+    rows: Rows,
     given: Vec<String>,
 }
 
@@ -110,19 +173,19 @@ impl Operator for ReadRows {
         if self.given.is_empty() {
             return Ok(Flow::Done);
         }
-        let (path, file, given) = (&self.path, &mut self.file, &self.given);
+        let (path, rows, given) = (&self.path, &mut self.rows, &self.given);
         let mut read = || {
-            let rows = given.iter().map(|given| {
-                let row = given.parse().ok().filter(|row| *row < file.len()).ok_or_else(|| {
-                    let last = file.len() - 1;
+            let each = given.iter().map(|given| {
+                let row = given.parse().ok().filter(|row| rows.has(*row)).ok_or_else(|| {
+                    let last = rows.last();
                     BoxError::new(format!("`{given}` is no row of `{path}`, whose rows are 0 to {last}"))
                 })?;
-                Ok(column(file.read(row, 1)?.all(), file.dimensions()))
+                rows.read(row)
             });
-            rows.collect::<Result<Vec<ArrayRef>, BoxError>>()
+            each.collect::<Result<(Vec<String>, Vec<ArrayRef>), BoxError>>()
         };
-        let objects = cx.detached("disk", &mut read)??;
-        cx.push(QUERIES, Envelope::new(batch(self.given.clone(), &objects)?)?)?;
+        let (names, objects) = cx.detached("disk", &mut read)??;
+        cx.push(QUERIES, Envelope::new(batch(names, &objects)?)?)?;
         Ok(Flow::Done)
     }
 }

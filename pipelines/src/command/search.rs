@@ -39,7 +39,7 @@ pub struct Arguments {
     /// An image, or the name of an object in the store; may be given many times
     #[arg(long = "query", value_name = "IMAGE_OR_NAME", required_unless_present = "query_file")]
     queries: Vec<String>,
-    /// A file of vectors, such as queries.fvecs, of which each row is a query
+    /// A file of vectors, such as queries.fvecs, or a store of them, of which each row is a query
     #[arg(long, value_name = "FILE", conflicts_with_all = ["queries", "pivots"])]
     query_file: Option<PathBuf>,
     /// The type of the numbers, for a query file that is nothing but numbers
