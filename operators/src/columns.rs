@@ -138,6 +138,14 @@ pub fn objects(arguments: &Arguments) -> Descriptor {
     }
 }
 
+/// A vector on its way into a store.
+pub fn vectors(_: &Arguments) -> Descriptor {
+    Descriptor::new([
+        Column::new("name", DataType::Utf8, "the object's name, unique in its store"),
+        Column::family("object", &OBJECT, "the vector"),
+    ])
+}
+
 /// A query of the request.
 pub fn queries(_: &Arguments) -> Descriptor {
     Descriptor::new([

@@ -1,4 +1,4 @@
-//! From a folder of images to signatures.
+//! From a folder of images to signatures or vectors.
 
 pub mod beneath;
 pub(crate) mod list_files;
@@ -7,6 +7,7 @@ pub(crate) mod skip_kept;
 pub(crate) mod read_files;
 pub mod extract;
 pub mod decode;
+mod embed;
 pub(crate) mod thumbnail;
 
 use boxwork_runtime::operator::OperatorSpec;
@@ -20,5 +21,6 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &read_files::READ_FILES,
     &decode::DECODE,
     &extract::EXTRACT,
+    &embed::EMBED,
     &thumbnail::THUMBNAIL,
 ];

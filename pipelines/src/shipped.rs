@@ -28,6 +28,7 @@ macro_rules! shipped {
 }
 
 shipped!(EXTRACT, "extract.yaml", "Images to a store.");
+shipped!(EMBED, "embed.yaml", "Images to vectors of learnt features.");
 shipped!(ADD, "add.yaml", "More images for a store.");
 shipped!(ADD_FROM, "add_from.yaml", "The objects of one store for another.");
 shipped!(IMPORT, "import.yaml", "JSON lines to a store.");
@@ -98,8 +99,9 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 49] = [
+pub const ALL: [Shipped; 50] = [
     EXTRACT,
+    EMBED,
     ADD,
     ADD_FROM,
     IMPORT,
