@@ -2,8 +2,6 @@
 //!
 //! Invariant: an image file is decoded and extracted with the parameters that the store keeps of its own images.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +11,7 @@ use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Kind, Ope
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType, Value};
 use boxwork_stores::any_kind;
 use boxwork_stores::store::Store;
+use boxwork_stores::store_error::StoreError;
 use boxwork_stores::vector_file::VectorFile;
 
 use super::query_objects::{Found, Images, batch, look_up};
@@ -21,9 +20,6 @@ use crate::images::read_files::read_whole;
 use crate::records::read_arrow;
 use crate::records::read_vectors::{DIMENSIONS, TYPE, bare, column};
 use crate::resources::{self, store_parameter};
-
-/// The bytes with which a store begins, as every Arrow file does.
-const STORE_MAGIC: &[u8; 6] = b"ARROW1";
 
 const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with their objects");
 
@@ -114,24 +110,24 @@ enum Rows {
 }
 
 impl Rows {
-    /// Opens a file: a store, if it begins as stores do, or a file of another program.
+    /// Opens a file of another program, if its name or the parameters say its form, or a store.
     fn open(path: &str, bind: &Bind<'_>) -> Result<Self, BoxError> {
-        let bare = bare(bind)?;
-        let mut head = [0; STORE_MAGIC.len()];
-        let is_store = File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
-            && head == *STORE_MAGIC
-            && bare.is_none();
-        if !is_store {
-            return Ok(Self::File(VectorFile::open(Path::new(path), bare)?));
+        let (file, bare) = (Path::new(path), bare(bind)?);
+        if VectorFile::is_named(file) || bare.is_some() {
+            return Ok(Self::File(VectorFile::open(file, bare)?));
         }
-        let store = any_kind::open_by(Path::new(path), resources::store::access(bind), None)?;
-        if store.kind() != "vectors" {
-            return Err(BoxError::new(format!(
+        match any_kind::open_by(file, resources::store::access(bind), None) {
+            Ok(store) if store.kind() == "vectors" => Ok(Self::Store(store)),
+            Ok(store) => Err(BoxError::new(format!(
                 "`{path}` holds {}, and queries are rows of vectors",
                 store.kind()
-            )));
+            ))),
+            // Its error says what a file of vectors is.
+            Err(StoreError::NotAStore { is_foreign: false, .. }) => {
+                Ok(Self::File(VectorFile::open(file, bare)?))
+            }
+            Err(error) => Err(error.into()),
         }
-        Ok(Self::Store(store))
     }
 
     /// The last row that may be asked.
