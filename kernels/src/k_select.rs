@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(k_least(&array, 1), wanted[..1]);
     }
 
-    /// What a number of registers lacks of a power of two, as `LACKING` of the kernel.
+    /// The registers that a number of them lacks of a power of two, as `LACKING` of the kernel.
     fn lacking(count: usize) -> usize {
         count.next_power_of_two() - count
     }

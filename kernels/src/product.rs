@@ -104,7 +104,7 @@ impl Codebook {
         &self.numbers
     }
 
-    /// The same numbers, turned: part after part, number after number, for all centroids of the part.
+    /// The centroids' numbers, turned: part after part, number after number, for all centroids of the part.
     pub(crate) fn turned(&self) -> &[f32] {
         &self.turned
     }

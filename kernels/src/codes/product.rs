@@ -31,7 +31,7 @@ const TABLES_MAX: usize = 1 << 24;
 /// Shorter rows are not excluded by their angles: their f32 numbers have few bits.
 const SHORT_ROW: f64 = 1.0 / (1_u128 << 100) as f64;
 
-/// What angles may be off, as a part of the query's norm: more than the f32 numbers of a row, and its height from above.
+/// The error of an angle, as a part of the query's norm: more than the f32 numbers of a row, and its height from above, cause.
 const ANGLE_SLACK: f64 = 8.0 * SLACK;
 
 /// Queries for product codes.
@@ -165,7 +165,7 @@ struct Limits {
     base: f64,
     half: f64,
     shifts: f64,
-    /// What is taken off for each unit of a row's norm.
+    /// The part of the limit that each unit of a row's norm takes off.
     of_norm: f64,
     square: f64,
     norm: f64,
@@ -227,7 +227,7 @@ impl Work for Write<'_> {
             let slack = SLACK * (square + far + shift.abs());
             let least = base + half * far - of_shift * shift - of_norm * length - slack;
             let cosine = least / (norm * length);
-            // Of angles below a right one and above, the sine is not below 0.
+            // The sine is not below 0, whether the angle is below a right one or above.
             let sine = ((1.0 - cosine) * (1.0 + cosine)).max(0.0).sqrt();
             let along = norm * ((a * cosine - h * sine) / length - ANGLE_SLACK);
             let limit = -along / f64::from(inverses[row]);

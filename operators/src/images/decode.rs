@@ -337,7 +337,7 @@ impl Scaler {
         Self { size, share: None, resizer: Resizer::new(), options }
     }
 
-    /// The same, but of the middle square of each picture, whose sides are as long as `size` pixels are where the picture's
+    /// A scaler that takes the middle square of each picture, whose sides are as long as `size` pixels are where the picture's
     /// shorter side has `shorter`.
     fn cropping(self, shorter: u32) -> Self {
         Self { share: Some(f64::from(self.size) / f64::from(shorter)), ..self }

@@ -119,7 +119,7 @@ pub static EMBED: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("embed", "Turns pictures into vectors by a model of ONNX.", Kind::Ordered, make)
 };
 
-/// What all copies and requests of a box share.
+/// The model and the levels, which all copies and requests of a box share.
 struct Shared {
     model: Model,
     levels: Levels,

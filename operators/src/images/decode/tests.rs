@@ -164,7 +164,7 @@ fn the_middle_square_is_cut_out_and_not_stretched() {
         let middle: Vec<_> = scaled.chunks(3).skip(15 * 7 + 2).take(11).collect();
         assert!(middle.iter().all(|pixel| *pixel == [10, 20, 30]), "{middle:?}");
     }
-    // Of a square of 40 pixels, 32 where 40 are the shorter side: a pixel for a pixel.
+    // A square of 40 pixels keeps its middle 32 where the shorter side has 40: a pixel for a pixel.
     let image = picture(40, 40);
     let scaled = Scaler::new(32, true).cropping(40).scale(&image).unwrap();
     let expected = image::imageops::crop_imm(&image, 4, 4, 32, 32).to_image();

@@ -109,7 +109,7 @@ pub fn edges(input: &[u64]) -> Vec<u8> {
     model(&nodes, &constants, &[value("image", FLOAT, input)], &outputs)
 }
 
-/// What [`edges`] makes of an input of 3 channels of `size` rows and columns, in f64.
+/// The output of [`edges`] for an input of 3 channels of `size` rows and columns, in f64.
 pub fn edges_of(numbers: &[f64], size: usize) -> Vec<f64> {
     let (weights, bias) = weights();
     let cells = size / SIDE;

@@ -254,7 +254,7 @@ impl VectorScan {
             self.subset.as_ref().is_none_or(|subset| subset.count_in(rows) > 0)
         });
         let chunks: Vec<usize> = chunks.collect();
-        // What one chunk leaves of a query limits it in the next.
+        // The rows that one chunk leaves of a query limit it in the next.
         self.items
             .extend(chunks.iter().flat_map(|chunk| (0..groups).map(|group| Item::Chunk(*chunk, group))));
         self.groups.iter_mut().for_each(|group| group.left = chunks.len());

@@ -47,7 +47,7 @@ impl Search {
         all
     }
 
-    /// What the bounds or values of all queries have left.
+    /// The rows that the bounds or values of each query have left.
     pub(super) fn take_left(&mut self) -> Vec<Left> {
         match &mut self.found {
             Found::Codes(found) => found.drain(..).map(Left::Bounds).collect(),
@@ -94,7 +94,7 @@ impl Search {
     }
 }
 
-/// What the statistics call the rows that the last bounds have left.
+/// The name, in the statistics, of the rows that the last bounds have left.
 fn left_by(levels: Levels) -> &'static str {
     match levels {
         Levels::Sq4 => "left by 4 bits",

@@ -30,7 +30,7 @@ pub(in crate::index::nearest_vectors) struct Chunks {
 pub(in crate::index::nearest_vectors) struct Terms {
     pub(in crate::index::nearest_vectors) terms: Vec<[f32; 2]>,
     pub(super) norm_max: f64,
-    /// What rounding to halves takes.
+    /// The norms that rounding to halves takes.
     pub(super) halved: HalfError,
 }
 
