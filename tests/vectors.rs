@@ -335,3 +335,19 @@ fn pages_of_pictures_show_what_every_way_to_search_vectors_finds() {
         ["import", "q.f32", "--type", "f32", "--dimensions", "3", "--source", "photos", "--out", "x"];
     assert!(fails(at, &numbers, 2).contains("--source: rows of `q.f32` have numbers for names"));
 }
+
+#[test]
+fn numbers_of_one_or_two_bytes_fill_a_store_whatever_their_count() {
+    let folder = folder();
+    let at = folder.path();
+    for (numbers, bytes, rows, dimensions) in
+        [("u8", 1, 3, 3), ("i8", 1, 5, 1), ("f16", 2, 3, 5), ("u8", 1, 4097, 7)]
+    {
+        let file = format!("a_{rows}x{dimensions}.{numbers}");
+        fs::write(at.join(&file), vec![1_u8; bytes * rows * dimensions]).expect("a disk");
+        ok(at, &["import", &file, "--out", "v.arrow", "--force"]);
+        let found =
+            ok(at, &["search", "--store", "v.arrow", "--query", "0", "-k", "5000", "--format", "csv"]);
+        assert_eq!(found.lines().count(), 1 + rows, "{file}");
+    }
+}

@@ -88,9 +88,9 @@ fn front_columns() -> [FieldRef; 2] {
     [Field::new("id", DataType::UInt64, false), Field::new("name", DataType::Utf8, false)].map(FieldRef::new)
 }
 
-/// For each buffer of a batch with this schema, whether it holds numbers; other buffers hold texts or nulls. `None` if
-/// the first columns are not ids and names, or no kind has a column's type.
-pub(super) fn numbers(schema: &Schema) -> Option<Vec<bool>> {
+/// For each buffer of a batch with this schema, the bytes of a number in it; 1 for texts and nulls. `None` if the first columns
+/// are not ids and names, or no kind has a column's type.
+pub(super) fn numbers(schema: &Schema) -> Option<Vec<usize>> {
     if *schema.fields().get(..2)? != front_columns() {
         return None;
     }
@@ -99,18 +99,18 @@ pub(super) fn numbers(schema: &Schema) -> Option<Vec<bool>> {
     Some(numbers)
 }
 
-fn add_buffers(kind: &DataType, numbers: &mut Vec<bool>) -> Option<()> {
-    numbers.push(false);
+fn add_buffers(kind: &DataType, numbers: &mut Vec<usize>) -> Option<()> {
+    numbers.push(1);
     match kind {
         DataType::Float32
         | DataType::Float16
         | DataType::UInt8
         | DataType::Int8
         | DataType::UInt32
-        | DataType::UInt64 => numbers.push(true),
-        DataType::Utf8 => numbers.extend([true, false]),
+        | DataType::UInt64 => numbers.push(kind.primitive_width()?),
+        DataType::Utf8 => numbers.extend([size_of::<i32>(), 1]),
         DataType::List(item) => {
-            numbers.push(true);
+            numbers.push(size_of::<i32>());
             add_buffers(item.data_type(), numbers)?;
         }
         DataType::Struct(fields) => {
@@ -128,7 +128,7 @@ const BUFFERS_IN_FRONT: usize = 7;
 /// describe a batch whose buffers lie inside the block as [numbers](numbers()) must.
 ///
 /// Arrow's reader panics on truncated or unaligned numbers, so this check comes first.
-pub(super) fn front_bytes(numbers: &[bool], header: &[u8], body_bytes: usize) -> Option<usize> {
+pub(super) fn front_bytes(numbers: &[usize], header: &[u8], body_bytes: usize) -> Option<usize> {
     let batch = read_header(header)?;
     if batch.compression().is_some() || !header.len().is_multiple_of(ALIGNMENT_MIN_BYTES) {
         return None;
@@ -153,7 +153,7 @@ pub(super) fn front_bytes(numbers: &[bool], header: &[u8], body_bytes: usize) ->
         if idx < BUFFERS_IN_FRONT && buffer.offset() + buffer.length() > front_end {
             return None;
         }
-        let is_cut = *numbers.get(idx)? && buffer.length() % size_of::<f32>() as i64 != 0;
+        let is_cut = buffer.length() % *numbers.get(idx)? as i64 != 0;
         if is_cut || buffer.offset() % ALIGNMENT_MIN_BYTES as i64 != 0 {
             return None;
         }

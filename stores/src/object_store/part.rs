@@ -32,8 +32,8 @@ pub(super) struct Part {
     pub(super) schema: SchemaRef,
     /// The name of its objects' kind, from the file's metadata.
     pub(super) kind: String,
-    /// For each buffer of a batch, whether it holds numbers.
-    numbers: Vec<bool>,
+    /// For each buffer of a batch, the bytes of a number in it.
+    numbers: Vec<usize>,
     pub(super) info: StoreInfo,
     pub(super) fingerprint: String,
     pub(super) batches: Vec<PartBatch>,

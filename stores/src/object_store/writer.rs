@@ -59,8 +59,8 @@ pub struct StoreWriter<K: Kind> {
     names: Vec<String>,
     kind: K,
     builder: K::Builder,
-    /// For each buffer of a batch, whether it holds numbers.
-    numbers: Vec<bool>,
+    /// For each buffer of a batch, the bytes of a number in it.
+    numbers: Vec<usize>,
     written: u64,
     /// Bytes of the file so far.
     bytes: u64,
