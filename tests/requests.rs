@@ -125,6 +125,8 @@ fn app(folder: &Path) -> Arc<App> {
         path,
         pivots: None,
         sketch: None,
+        codes: None,
+        lists: None,
         images: Some(images),
         cache: None,
         cache_bytes: 0,

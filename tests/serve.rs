@@ -251,6 +251,47 @@ fn vectors_are_searched_among_a_class_and_a_subset() {
 }
 
 #[test]
+fn vectors_are_served_by_codes_and_through_lists() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    let line = |row: usize| {
+        let [a, b, c] = [37, 53, 71].map(|step| row * step % 101);
+        format!("{{\"name\": \"v{row}\", \"object\": [{a}, {b}, {c}]}}\n")
+    };
+    fs::write(at.join("v.jsonl"), (0..500).map(line).collect::<String>()).expect("written");
+    ok(at, &["import", "v.jsonl", "--holds", "vectors", "--out", "v.arrow"]);
+    ok(at, &["index", "--store", "v.arrow", "--codes", "planes", "--out", "v.codes.arrow"]);
+    ok(at, &["lists", "--store", "v.arrow", "--lists", "9", "--out", "v.lists.arrow"]);
+    let plain = Served::start(at, &["--store", "v.arrow"]);
+    let quick = ["--store", "v.arrow", "--codes", "v.codes.arrow", "--lists", "v.lists.arrow"];
+    let quick = Served::start(at, &quick);
+    let search = |served: &Served, body: &Json| served.post("/v1/stores/v/search", body).json();
+    let mut is_less = false;
+    for id in [0, 17, 499] {
+        let body = json!({"query": {"id": id}, "k": 20});
+        let exact = search(&plain, &body);
+        assert_eq!(exact["exact"], json!(true), "{exact}");
+        assert_eq!(search(&quick, &body), exact);
+        let all = search(&quick, &json!({"query": {"id": id}, "k": 20, "probes": 9}));
+        assert_eq!((&all["exact"], &all["probes"]), (&json!(false), &json!(9)));
+        assert_eq!(all["hits"], exact["hits"]);
+        let one = search(&quick, &json!({"query": {"id": id}, "k": 20, "probes": 1, "refine": 4}));
+        assert_eq!(one["hits"][0], exact["hits"][0]);
+        is_less |= one["hits"] != exact["hits"];
+    }
+    assert!(is_less, "one list of nine has all neighbours of each query");
+    for (served, body, word) in [
+        (&plain, json!({"query": {"id": 1}, "probes": 2}), "--lists"),
+        (&quick, json!({"query": {"id": 1}, "refine": 2}), "`probes`"),
+        (&quick, json!({"query": {"id": 1}, "probes": 0}), "from 1"),
+    ] {
+        let refused = served.post("/v1/stores/v/search", &body);
+        assert_eq!(refused.status, 422, "{}", refused.json());
+        assert!(refused.json().to_string().contains(word), "{}", refused.json());
+    }
+}
+
+#[test]
 fn rounds_come_from_sketches_that_are_kept_in_step() {
     let folder = copied();
     let at = folder.path();

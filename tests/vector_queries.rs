@@ -130,6 +130,51 @@ fn lists_that_are_proved_give_the_answer_of_a_scan() {
 }
 
 #[test]
+fn recall_counts_true_neighbours_over_all_requests() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    let found = run(at, "vector_search", &["queries=query_70x4.u8"]);
+    // The exact answer as a file of true neighbours, in three forms; the last has another nearest one for query 5.
+    let id = |line: &str| line.split(',').nth(2).and_then(|id| id.parse::<i32>().ok()).expect("an id");
+    let mut ids: Vec<i32> = found.lines().skip(1).map(id).collect();
+    let bytes = |ids: &[i32]| ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>();
+    fs::write(at.join("truth_70x7.i32"), bytes(&ids)).expect("a disk");
+    let rows = ids.chunks(7).flat_map(|row| [&[7_i32][..], row].concat()).collect::<Vec<_>>();
+    fs::write(at.join("truth.ivecs"), bytes(&rows)).expect("a disk");
+    ids[5 * 7] = 499 - ids[5 * 7];
+    fs::write(at.join("other.ibin"), [bytes(&[70, 7]), bytes(&ids)].concat()).expect("a disk");
+    let exact = ["search", "--store", "s.arrow", "--query-file", "query_70x4.u8", "-k", "7"];
+    for (truth, nearest, share) in [
+        ("truth_70x7.i32", "1.000000", "1.000000"),
+        ("truth.ivecs", "1.000000", "1.000000"),
+        ("other.ibin", "0.985714", "0.997959"),
+    ] {
+        let said = ok(at, &[&exact[..], &["--truth", truth]].concat());
+        assert!(said.starts_with("70 queries, 7 true neighbours each\n"), "{said}");
+        assert!(said.contains(&format!("R@1        {nearest}  ")), "{truth}: {said}");
+        assert!(said.contains(&format!("7@7        {share}  ")), "{truth}: {said}");
+    }
+    // Requests of two queries add up to the same.
+    let text = fs::read_to_string("pipelines/vector_search.yaml").expect("a pipeline");
+    fs::write(at.join("two.yaml"), text.replace("queries: 4096", "queries: 2")).expect("a disk");
+    let call = ["run", "two.yaml", "--set", "store=s.arrow", "--set", "k=7", "--set", "format=recall"];
+    let call = [&call[..], &["--set", "queries=query_70x4.u8", "--set", "truth=other.ibin"]].concat();
+    assert!(ok(at, &call).contains("7@7        0.997959  "));
+    let refused = fails(at, &[&call[..8], &["--set", "queries=query_70x4.u8"]].concat(), 3);
+    assert!(refused.contains("give `truth`"), "{refused}");
+    ok(at, &["lists", "--store", "s.arrow", "--lists", "9", "--out", "s.lists.arrow"]);
+    let few = ["--lists", "s.lists.arrow", "--probes", "1", "--truth", "truth.ivecs"];
+    let said = ok(at, &[&exact[..], &few].concat());
+    assert!(said.contains("approximate: each query looked into the 1 nearest lists\n"), "{said}");
+    let share: f64 = said
+        .split_once("7@7")
+        .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok())
+        .expect("a share");
+    assert!((0.2..1.0).contains(&share), "{said}");
+}
+
+#[test]
 fn lists_are_searched_among_given_ids() {
     let folder = folder();
     let at = folder.path();

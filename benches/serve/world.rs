@@ -49,6 +49,8 @@ impl World {
             path,
             pivots: None,
             sketch: arguments.text("sketch").map(PathBuf::from),
+            codes: None,
+            lists: None,
             images: Some(images),
             cache: None,
             cache_bytes: 0,

@@ -52,6 +52,8 @@ fn world() -> &'static World {
             path,
             pivots: None,
             sketch: None,
+            codes: None,
+            lists: None,
             images: Some(images),
             cache: None,
             cache_bytes: 0,

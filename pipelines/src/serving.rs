@@ -9,6 +9,7 @@ mod names;
 mod objects;
 mod pictures;
 mod pipelines;
+mod of_vectors;
 mod rounds;
 mod snapshot;
 mod stores;

@@ -149,6 +149,17 @@ pub struct Search {
     pub class: Option<String>,
     /// Only these objects.
     pub subset: Option<Vec<u64>>,
+    /// Look only into so many lists: the answer may lack objects. Without it the answer is exact.
+    pub probes: Option<Probes>,
+}
+
+/// The part of a store at which an approximate search looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probes {
+    /// Lists, those nearest to the query.
+    pub lists: usize,
+    /// Candidates for each object to find, if lists hold codes.
+    pub refine: usize,
 }
 
 /// An object and its distance from the query.
@@ -305,6 +316,11 @@ pub trait Snapshot: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Says why it has no distances.
     fn check(&self, picture: &Picture) -> Result<(), String>;
+
+    /// Whether a search may look into lists.
+    fn has_lists(&self) -> bool {
+        false
+    }
 
     /// The least range that a search may have: 0, unless distances may be negative.
     fn range_min(&self) -> f64 {

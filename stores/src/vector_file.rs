@@ -8,8 +8,8 @@
 //! |---|---|
 //! | `.fvecs`, `.bvecs`, `.ivecs` | for each row an i32, its number of dimensions, then the numbers: f32, u8 or i32 |
 //! | `.fbin`, `.f16bin`, `.u8bin`, `.i8bin`, `.ibin` | u32 rows, u32 dimensions, then all numbers |
-//! | `.npy` | versions 1.0 to 3.0 of NumPy's format, one or two axes in C order: f2, f4, f8, u1, i1 |
-//! | any other | all numbers and nothing else, if a [`Bare`] form or the name (`base_1000x128.u8`) says what they are |
+//! | `.npy` | versions 1.0 to 3.0 of NumPy's format, one or two axes in C order: f2, f4, f8, u1, i1, i4, i8 |
+//! | any other | all numbers and nothing else, if a [`Bare`] form or the name (`base_1000x128.u8`, `truth_1000x10.i32`) says what they are |
 
 mod npy;
 mod rows;
@@ -46,10 +46,16 @@ impl Bare {
     /// of the stem, and one of the endings `.f32`, `.f16`, `.u8` and `.i8`.
     fn of_name(path: &Path) -> Option<(Self, u64)> {
         let numbers = ending(path)?.parse().ok()?;
-        let (before, dimensions) = path.file_stem()?.to_str()?.rsplit_once('x')?;
-        let rows = before.rsplit(|letter: char| !letter.is_ascii_digit()).next()?;
-        Some((Self { numbers, dimensions: dimensions.parse().ok()? }, rows.parse().ok()?))
+        let (rows, dimensions) = shape_of_name(path)?;
+        Some((Self { numbers, dimensions }, rows))
     }
+}
+
+/// Rows and dimensions at the end of a name such as `base_1000x128.u8`.
+fn shape_of_name(path: &Path) -> Option<(u64, usize)> {
+    let (before, dimensions) = path.file_stem()?.to_str()?.rsplit_once('x')?;
+    let rows = before.rsplit(|letter: char| !letter.is_ascii_digit()).next()?;
+    Some((rows.parse().ok()?, dimensions.parse().ok()?))
 }
 
 /// A file of vectors cannot be read.
@@ -112,6 +118,8 @@ enum Stored {
     As(NumberType),
     /// 32-bit integers, kept as f32 as long as that has no error.
     I32,
+    /// 64-bit integers, kept as those of 32 bits are.
+    I64,
     /// 64 bits of floating point, rounded to f32.
     F64,
 }
@@ -121,7 +129,7 @@ impl Stored {
         match self {
             Self::As(numbers) => numbers.bytes(),
             Self::I32 => 4,
-            Self::F64 => 8,
+            Self::I64 | Self::F64 => 8,
         }
     }
 
@@ -129,7 +137,7 @@ impl Stored {
     fn kept(self) -> NumberType {
         match self {
             Self::As(numbers) => numbers,
-            Self::I32 | Self::F64 => NumberType::F32,
+            Self::I32 | Self::I64 | Self::F64 => NumberType::F32,
         }
     }
 }
@@ -163,7 +171,9 @@ pub struct VectorFile {
 impl VectorFile {
     /// Whether a file's name says that it holds vectors, and of what form: by its ending, or as `base_1000x128.u8` does.
     pub fn is_named(path: &Path) -> bool {
-        ending(path).is_some_and(|ending| ENDINGS.contains(&ending.as_str())) || Bare::of_name(path).is_some()
+        let Some(ending) = ending(path) else { return false };
+        let is_i32 = || ending == "i32" && shape_of_name(path).is_some();
+        ENDINGS.contains(&ending.as_str()) || Bare::of_name(path).is_some() || is_i32()
     }
 
     /// Opens a file, and checks its head and its length. `bare` is for a file that says nothing of itself.
@@ -212,7 +222,7 @@ impl VectorFile {
         self.form.dimensions
     }
 
-    /// The type in which the numbers are kept: their own, or f32 for integers of 32 bits and floats of 64.
+    /// The type in which the numbers are kept: their own, or f32 for integers of 32 or 64 bits and floats of 64.
     pub fn number_type(&self) -> NumberType {
         self.form.stored.kept()
     }
@@ -239,6 +249,19 @@ impl VectorFile {
     pub fn read_f64(&mut self, first: u64, count: usize) -> Result<Vec<f64>, VectorFileError> {
         let (content, start) = self.content(first, count)?;
         rows::decode_f64(&self.form, &content).map_err(self.row_fault(first, start))
+    }
+
+    /// The ids in a row of a file of neighbours, such as `.ivecs` and `.ibin`, up to the first that is -1: other programs write
+    /// it where a query has no further neighbour.
+    ///
+    /// # Errors
+    /// When the file was cut short, holds other numbers than whole ones, or a number is no id.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn ids(&mut self, row: u64) -> Result<Vec<u64>, VectorFileError> {
+        let (content, start) = self.content(row, 1)?;
+        rows::decode_ids(&self.form, &content).map_err(self.row_fault(row, start))
     }
 
     fn row_fault(&self, first: u64, start: u64) -> impl FnOnce((usize, String)) -> VectorFileError {
@@ -344,11 +367,14 @@ impl Head<'_> {
 
     /// The form that the file's name says, with its number of rows.
     fn named(&self) -> Result<Form, VectorFileError> {
-        let Some((bare, rows)) = Bare::of_name(self.path) else {
-            return Err(VectorFileError::NoForm { path: self.path.to_owned() });
+        let is_i32 = ending(self.path).is_some_and(|ending| ending == "i32");
+        let (stored, rows, dimensions) = match (Bare::of_name(self.path), shape_of_name(self.path)) {
+            (Some((bare, rows)), _) => (Stored::As(bare.numbers), rows, bare.dimensions),
+            (None, Some((rows, dimensions))) if is_i32 => (Stored::I32, rows, dimensions),
+            _ => return Err(VectorFileError::NoForm { path: self.path.to_owned() }),
         };
-        let dimensions = self.dimensions(0, bare.dimensions as i64)?;
-        self.whole(Form { stored: Stored::As(bare.numbers), rows, dimensions, start: 0, row_head: 0 })
+        let dimensions = self.dimensions(0, dimensions as i64)?;
+        self.whole(Form { stored, rows, dimensions, start: 0, row_head: 0 })
     }
 
     /// Checks that rows and nothing else fill the file after its head.

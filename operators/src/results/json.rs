@@ -20,9 +20,9 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, sha
 /// None. A request's caller may take the results as rows (`Submission::outputs`); nothing is written then.
 ///
 /// # Parameters
-/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
-/// settings of the search, of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`: what
-/// an approximate search looked at.
+/// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`,
+/// `truth`: of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`: what an
+/// approximate search looked at.
 pub static JSON: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,

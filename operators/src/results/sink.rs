@@ -131,8 +131,16 @@ pub(crate) const RANGE: Parameter = Parameter::new(
     "the range of the search; `html` shows it",
 );
 
+pub(crate) const TRUTH: Parameter = Parameter::new(
+    "truth",
+    ParameterType::Path,
+    Default::Absent,
+    "ids of the true neighbours of each row of queries, nearest first, such as truth.ivecs; `recall` needs it",
+);
+
 /// The parameters of a sink that has no others.
-pub(crate) const PARAMETERS: &[Parameter] = &[STORE, OUT, SPACE, K, RANGE, PROBES, REFINE, LISTS, CANDIDATES];
+pub(crate) const PARAMETERS: &[Parameter] =
+    &[STORE, OUT, SPACE, K, RANGE, PROBES, REFINE, LISTS, CANDIDATES, TRUTH];
 
 /// The text of an answer, given its part of the run and what a query looked at, if that is not all objects.
 pub(crate) type Render = fn(&[Answer], Part, Option<Looked>) -> String;
@@ -189,10 +197,15 @@ pub(crate) fn share_writer(bind: &Bind<'_>) -> Result<Arc<dyn Any + Send + Sync>
     Ok(Arc::new(OrderedWriter::new(bind.text("out"))))
 }
 
+/// What is written in place of the texts of all parts.
+type Sum = fn(&[u8]) -> Result<Vec<u8>, BoxError>;
+
 /// Writes the texts of a run's requests in the order of their parts, whichever ends first.
 pub(crate) struct OrderedWriter {
     /// Nothing for standard output.
     path: Option<PathBuf>,
+    /// If there is one, it makes of all texts the one that is written.
+    sum: Option<Sum>,
     state: Mutex<State>,
 }
 
@@ -202,6 +215,8 @@ struct State {
     next: usize,
     /// Texts of later parts.
     waiting: BTreeMap<usize, Vec<u8>>,
+    /// Texts of earlier parts, if their sum is written.
+    gathered: Vec<u8>,
     file: Option<Unfinished>,
     /// The reader of standard output has closed it, which is no error.
     closed: bool,
@@ -211,7 +226,12 @@ impl OrderedWriter {
     /// A writer to a path, or to standard output for `-`. Nothing is opened before the first text.
     pub(crate) fn new(out: &str) -> Self {
         let path = (out != "-").then(|| PathBuf::from(out));
-        Self { path, state: Mutex::default() }
+        Self { path, sum: None, state: Mutex::default() }
+    }
+
+    /// A writer of one text for all parts: what `sum` makes of the texts of the parts, one after the other.
+    pub(crate) fn summing(out: &str, sum: Sum) -> Self {
+        Self { sum: Some(sum), ..Self::new(out) }
     }
 
     /// Takes a part's text; call it within `detached`.
@@ -228,8 +248,17 @@ impl OrderedWriter {
         state.waiting.insert(part.idx, text);
         loop {
             let next = state.next;
-            let Some(text) = state.waiting.remove(&next) else { return Ok(()) };
+            let Some(mut text) = state.waiting.remove(&next) else { return Ok(()) };
             let last = next + 1 == part.count;
+            if let Some(sum) = self.sum {
+                state.gathered.append(&mut text);
+                if last {
+                    text = sum(&std::mem::take(&mut state.gathered))?;
+                } else {
+                    state.next += 1;
+                    continue;
+                }
+            }
             if let Err(error) = self.append(&mut state, &text, last) {
                 // Half a file is of no use: dropping it removes it.
                 state.file = None;
@@ -338,6 +367,20 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), "abcd");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_sum_is_written_once_all_parts_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sum.txt");
+        let writer = OrderedWriter::summing(path.to_str().unwrap(), |texts| Ok([b"all of ", texts].concat()));
+        for _ in 0..2 {
+            writer.write(part(1, 3), b"b".to_vec()).unwrap();
+            writer.write(part(0, 3), b"a".to_vec()).unwrap();
+            writer.write(part(2, 3), b"c".to_vec()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "all of abc");
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

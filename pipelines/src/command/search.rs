@@ -97,6 +97,10 @@ pub struct Arguments {
     /// The format of the results
     #[arg(long, default_value = "table", value_parser = ["table", "json", "csv", "html"])]
     format: String,
+    /// In place of results, how many of the true neighbours were found: a file with the ids of those of each row of the query file,
+    /// such as truth.ivecs
+    #[arg(long, value_name = "FILE", requires = "query_file", conflicts_with = "format")]
+    truth: Option<PathBuf>,
     /// The file to write; - is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
@@ -182,6 +186,10 @@ impl Arguments {
         let number_type = self.number_type.as_ref();
         values.extend(number_type.map(|numbers| ("type".to_owned(), Value::Text(numbers.clone()))));
         values.extend(self.dimensions.map(|count| ("dimensions".to_owned(), whole(count))));
+        if let Some(truth) = &self.truth {
+            values.insert("truth".to_owned(), path_value(truth));
+            values.insert("format".to_owned(), Value::Text("recall".to_owned()));
+        }
     }
 
     /// Gives a search through lists its values, and returns its pipeline.

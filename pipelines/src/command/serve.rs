@@ -32,6 +32,12 @@ pub struct Arguments {
     /// The sketches of the store, made by `boxwork sketch`, for rounds over more than 4096 objects; as many as stores, or none
     #[arg(long, value_name = "FILE")]
     sketch: Vec<PathBuf>,
+    /// The codes of a store of vectors, made by `boxwork index --codes`, with which most distances are skipped; as many as stores, or none
+    #[arg(long, value_name = "FILE")]
+    codes: Vec<PathBuf>,
+    /// The lists of a store of vectors, made by `boxwork lists`, for searches that ask for `probes`; as many as stores, or none
+    #[arg(long, value_name = "FILE")]
+    lists: Vec<PathBuf>,
     /// The folder in which the names of the store's objects are paths, for pictures; as many as stores, or one for all
     #[arg(long, value_name = "DIR")]
     images: Vec<PathBuf>,
@@ -311,18 +317,17 @@ fn name_of(path: &Path) -> String {
 
 fn openings(arguments: &Arguments) -> Result<Vec<Opening>, Refused> {
     let count = arguments.store.len();
-    let Arguments { pivots, sketch, images, .. } = arguments;
-    if !pivots.is_empty() && pivots.len() != count {
-        return Err(Refused::usage(format!(
-            "{} indexes for {count} stores: give one for each, or none",
-            pivots.len()
-        )));
-    }
-    if !sketch.is_empty() && sketch.len() != count {
-        return Err(Refused::usage(format!(
-            "{} files of sketches for {count} stores: give one for each, or none",
-            sketch.len()
-        )));
+    let Arguments { pivots, sketch, codes, lists, images, .. } = arguments;
+    for (files, what) in [
+        (pivots, "indexes"),
+        (sketch, "files of sketches"),
+        (codes, "files of codes"),
+        (lists, "files of lists"),
+    ] {
+        if !files.is_empty() && files.len() != count {
+            let message = format!("{} {what} for {count} stores: give one for each, or none", files.len());
+            return Err(Refused::usage(message));
+        }
     }
     if images.len() > 1 && images.len() != count {
         return Err(Refused::usage(format!(
@@ -345,6 +350,8 @@ fn openings(arguments: &Arguments) -> Result<Vec<Opening>, Refused> {
             path: path.clone(),
             pivots: pivots.get(idx).cloned(),
             sketch: sketch.get(idx).cloned(),
+            codes: codes.get(idx).cloned(),
+            lists: lists.get(idx).cloned(),
             images: images.get(idx).or_else(|| images.first()).cloned(),
             cache: arguments.cache.clone(),
             cache_bytes: arguments.cache_mib.saturating_mul(1 << 20),

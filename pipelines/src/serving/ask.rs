@@ -13,6 +13,8 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_runtime::request::{Outcome, RequestError, Submission};
 use boxwork_server::Refusal;
+use boxwork_stores::space::SharedSpace;
+use boxwork_stores::spaces;
 use tokio::sync::oneshot;
 
 use crate::engine::Engine;
@@ -40,6 +42,16 @@ impl Drop for Cancelled {
 }
 
 impl Ready {
+    /// The distance of its space in words, and whether it may be negative.
+    pub(super) fn measure(&self) -> Option<(String, bool)> {
+        let resources = &self.prepared.plan().resources;
+        let resources = resources.iter().filter_map(|resource| self.prepared.resource(&resource.name));
+        resources
+            .filter_map(|resource| resource.downcast_ref::<SharedSpace>())
+            .map(|space| (spaces::in_words(&*space.0), space.0.properties().signed))
+            .next()
+    }
+
     /// Runs one request with these values and, if there are any, envelopes. Returns what came out, and the outcome.
     pub(super) async fn ask(
         &self,

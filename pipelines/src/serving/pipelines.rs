@@ -65,6 +65,8 @@ pub struct Pipelines {
     pub(super) search: InMemory,
     /// The search among some objects of a store of vectors.
     pub(super) vectors: InMemory,
+    /// The search of a store of vectors through lists.
+    pub(super) lists: InMemory,
     pub(super) round: InMemory,
     pub(super) ranking: InMemory,
     pub(super) why: InMemory,
@@ -84,6 +86,7 @@ impl Pipelines {
         Ok(Self {
             search: in_memory(load(&search)?, "read_query", "distances")?,
             vectors: in_memory(shipped::VECTOR_SEARCH.load(), "read_query", "distances")?,
+            lists: in_memory(shipped::VECTOR_PROBE.load(), "read_query", "distances")?,
             round: in_memory(load(&shipped::FEEDBACK)?, "read_marks", "rounds")?,
             ranking: in_memory(load(&shipped::FEEDBACK_RANKING)?, "read_marks", "rounds")?,
             why: in_memory(load(&shipped::FEEDBACK_WHY)?, "read_marks", "reasons")?,
@@ -200,9 +203,9 @@ mod tests {
         let catalog = boxwork_operators::catalog();
         for has_pivots in [false, true] {
             let pipelines = Pipelines::load(None, &catalog, has_pivots).expect("shipped");
-            let Pipelines { search, vectors, round, ranking, why, picture, thumbnail } = &pipelines;
+            let Pipelines { search, vectors, lists, round, ranking, why, picture, thumbnail } = &pipelines;
             for InMemory { loaded, input, output } in
-                [search, vectors, round, ranking, why, picture, thumbnail]
+                [search, vectors, lists, round, ranking, why, picture, thumbnail]
             {
                 let (plan, faults) = loaded.check(&catalog, &loaded.declaration.defaults());
                 assert!(plan.is_some(), "{faults:?}");

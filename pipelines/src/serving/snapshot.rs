@@ -19,6 +19,7 @@ use bytes::Bytes;
 use super::ask::Ready;
 use super::names::Names;
 use super::objects::{self, internal};
+use super::of_vectors::OfVectors;
 use super::pictures::Thumbnails;
 use super::rounds;
 use crate::engine::Engine;
@@ -37,8 +38,8 @@ pub(super) struct Open {
     pub(super) mode: &'static str,
     pub(super) family: String,
     pub(super) search: Ready,
-    /// Present if the store holds vectors by a distance that is searched among some of them.
-    pub(super) vectors: Option<Ready>,
+    /// Present if the store holds vectors by a distance that has searches of its own.
+    pub(super) vectors: Option<OfVectors>,
     /// Present if the distance has a covariance; otherwise the reason.
     pub(super) rounds: Result<Rounds, String>,
     /// Present if the store's objects were extracted from pictures.
@@ -148,14 +149,26 @@ impl Open {
         let limits = (search.k.min(self.store.objects_count() as usize), search.range);
         let is_among = search.class.is_some() || search.subset.is_some();
         match &self.vectors {
-            _ if !is_among => self.nearest(&self.search, &query, limits, BTreeMap::new()).await,
+            None if !is_among => self.nearest(&self.search, &query, limits, BTreeMap::new()).await,
+            Some(vectors) if !is_among && !vectors.has_codes && search.probes.is_none() => {
+                self.nearest(&self.search, &query, limits, BTreeMap::new()).await
+            }
             None => self.nearest_among(&query, &search).await,
             Some(vectors) => {
                 let mut values = BTreeMap::new();
+                let (mut pipeline, mut number) = (&vectors.nearest, |name: &str, value: usize| {
+                    values.insert(name.to_owned(), Value::Integer(value as i64));
+                });
+                if let Some(probes) = search.probes {
+                    let none = || Refusal::Invalid("the server has no lists of this store".to_owned());
+                    pipeline = vectors.lists.as_ref().ok_or_else(none)?;
+                    number("probes", probes.lists);
+                    number("refine", probes.refine);
+                }
                 values.extend(search.class.map(|class| ("class".to_owned(), Value::Text(class))));
                 let ids = |ids: Vec<u64>| ids.into_iter().map(|id| Value::Integer(id as i64)).collect();
                 values.extend(search.subset.map(|subset| ("ids".to_owned(), Value::List(ids(subset)))));
-                self.nearest(vectors, &query, limits, values).await
+                self.nearest(pipeline, &query, limits, values).await
             }
         }
     }
@@ -268,6 +281,10 @@ impl Snapshot for Open {
 
     fn check(&self, picture: &Picture) -> Result<(), String> {
         objects::array_of(picture, &*self.store).map(drop)
+    }
+
+    fn has_lists(&self) -> bool {
+        self.vectors.as_ref().is_some_and(|vectors| vectors.lists.is_some())
     }
 
     fn range_min(&self) -> f64 {

@@ -19,15 +19,13 @@ use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
 use boxwork_server::backend::Readiness;
 use boxwork_server::{Answer, Backend, Log, Refusal, Snapshot};
-use boxwork_stores::kinds::{Kind, Vectors};
-use boxwork_stores::space::SharedSpace;
-use boxwork_stores::spaces;
 use boxwork_stores::store::{SharedStore, Store};
 use parking_lot::{Mutex, RwLock};
 
 use super::ask::Ready;
 use super::loaded::Resources;
 use super::names::Names;
+use super::of_vectors::OfVectors;
 use super::pictures::Thumbnails;
 use super::pipelines::{InMemory, Pipelines, declared};
 use super::snapshot::{Open, Rounds};
@@ -50,6 +48,10 @@ pub struct Opening {
     pub pivots: Option<PathBuf>,
     /// Its sketches.
     pub sketch: Option<PathBuf>,
+    /// Its codes, if it holds vectors.
+    pub codes: Option<PathBuf>,
+    /// Its lists, if it holds vectors.
+    pub lists: Option<PathBuf>,
     /// The folder in which the names are paths.
     pub images: Option<PathBuf>,
     /// The folder that keeps thumbnails.
@@ -305,6 +307,8 @@ fn values(opening: &Opening) -> Vec<(&'static str, Value)> {
     let mut values = vec![("store", text(&opening.path)), ("queries", Value::List(Vec::new()))];
     values.extend(opening.pivots.as_ref().map(|pivots| ("pivots", text(pivots))));
     values.extend(opening.sketch.as_ref().map(|sketch| ("sketch", text(sketch))));
+    values.extend(opening.codes.as_ref().map(|codes| ("codes", text(codes))));
+    values.extend(opening.lists.as_ref().map(|lists| ("lists", text(lists))));
     values.extend(opening.alpha.map(|alpha| ("alpha", Value::Number(alpha))));
     values.extend(opening.device.as_ref().map(|device| ("device", Value::Text(device.clone()))));
     values
@@ -327,15 +331,6 @@ fn store_of(prepared: &Prepared) -> Option<Arc<dyn Store>> {
     resources
         .filter_map(|resource| resource.downcast_ref::<SharedStore>())
         .map(|store| Arc::clone(&store.0))
-        .next()
-}
-
-/// The distance of a prepared pipeline in words, and whether it may be negative.
-fn measure_of(prepared: &Prepared) -> Option<(String, bool)> {
-    let resources = prepared.plan().resources.iter().filter_map(|resource| prepared.resource(&resource.name));
-    resources
-        .filter_map(|resource| resource.downcast_ref::<SharedSpace>())
-        .map(|space| (spaces::in_words(&*space.0), space.0.properties().signed))
         .next()
 }
 
@@ -368,20 +363,6 @@ fn rounds(
     })
 }
 
-/// The search among some vectors, if it has the distance of the server's search: a person's own may have another.
-fn vectors(
-    resources: &mut Resources,
-    engine: &Engine,
-    catalog: &Catalog,
-    pipeline: &InMemory,
-    (given, measure): (&[(&'static str, Value)], &str),
-) -> Result<Option<Ready>, String> {
-    let values = declared(&pipeline.loaded, given.to_vec());
-    let ready = ready(resources, engine, catalog, pipeline, values)?;
-    let of_vectors = measure_of(&ready.prepared);
-    Ok(of_vectors.is_some_and(|(of_vectors, _)| of_vectors == measure).then_some(ready))
-}
-
 fn load_once(
     engine: &Arc<Engine>,
     catalog: &Catalog,
@@ -390,29 +371,21 @@ fn load_once(
 ) -> Result<Option<Open>, String> {
     let (given, mut resources) = (values(opening), Resources::default());
     let resources = &mut resources;
-    let search = ready(
-        resources,
-        engine,
-        catalog,
-        &pipelines.search,
-        declared(&pipelines.search.loaded, given.clone()),
-    )?;
+    let mut prepare = |pipeline: &InMemory| {
+        ready(resources, engine, catalog, pipeline, declared(&pipeline.loaded, given.clone()))
+    };
+    let search = prepare(&pipelines.search)?;
     let lacks = || "the pipeline of the search has no store or no space".to_owned();
     let store = store_of(&search.prepared).ok_or_else(lacks)?;
-    let (measure, is_signed) = measure_of(&search.prepared).ok_or_else(lacks)?;
+    let (measure, is_signed) = search.measure().ok_or_else(lacks)?;
     let is_same = |ready: &Ready| {
         store_of(&ready.prepared).is_none_or(|other| other.fingerprint() == store.fingerprint())
     };
-    let vectors = match store.kind() == <Vectors as Kind>::NAME {
-        true => vectors(resources, engine, catalog, &pipelines.vectors, (&given, &measure))?,
-        false => None,
-    };
+    let vectors =
+        OfVectors::of(&mut prepare, pipelines, (&opening.codes, &opening.lists), &*store, &measure)?;
     let signatures = Arc::clone(&store).as_signatures();
     let picture = match (&signatures, store.parameters()) {
-        (Some(_), Some(_)) => {
-            let loaded = &pipelines.picture.loaded;
-            Some(ready(resources, engine, catalog, &pipelines.picture, declared(loaded, given.clone()))?)
-        }
+        (Some(_), Some(_)) => Some(prepare(&pipelines.picture)?),
         _ => None,
     };
     let rounds = rounds(resources, engine, catalog, pipelines, &given);
@@ -421,7 +394,8 @@ fn load_once(
     }
     let mode = rounds.as_ref().ok().and_then(|rounds| mode_of(&rounds.round.prepared));
     let of_rounds = rounds.iter().flat_map(|rounds| [&rounds.round, &rounds.ranking, &rounds.why]);
-    if !picture.iter().chain(&vectors).chain(of_rounds).all(is_same) {
+    let of_vectors = vectors.iter().flat_map(OfVectors::pipelines);
+    if !picture.iter().chain(of_vectors).chain(of_rounds).all(is_same) {
         return Ok(None);
     }
     let thumbnails = match &opening.images {

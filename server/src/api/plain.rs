@@ -48,8 +48,14 @@ pub async fn plain(State(app): State<Arc<App>>, uri: Uri) -> Result<Response<Bod
                 let _ = writeln!(page, "<p>There is no object <b>{}</b>.{near}</p>\n<ol>", escaped(name));
             }
             Some(id) => {
-                let search =
-                    Search { subject: Subject::Object(id), k, range: None, class: None, subset: None };
+                let search = Search {
+                    subject: Subject::Object(id),
+                    k,
+                    range: None,
+                    class: None,
+                    subset: None,
+                    probes: None,
+                };
                 let found = app.compute(Arc::clone(&snapshot).search(search)).await?;
                 let _ = writeln!(page, "<h2>Nearest to {}</h2>\n<ol>", escaped(name));
                 for found in found {

@@ -13,7 +13,7 @@ use super::query::{self, Query};
 use super::shapes::{Hit, Hits, SearchBody};
 use crate::answer::json;
 use crate::app::App;
-use crate::backend::{Search, Snapshot};
+use crate::backend::{Probes, Search, Snapshot};
 use crate::body::{self, Members, Parameters, brief, media_type};
 use crate::problem::{Fault, Kind, Problem};
 use crate::segments::Segments;
@@ -25,6 +25,13 @@ const PARTS_BYTES: usize = 64 << 10;
 /// The most objects that a search may be limited to.
 const SUBSET_MAX: usize = 100_000;
 
+/// The most lists that a search may look into.
+const PROBES_MAX: u64 = 1 << 20;
+
+/// The most candidates for each object to find, and their usual number.
+const REFINE_MAX: u64 = 1 << 10;
+const REFINE_USUAL: u64 = 10;
+
 /// The options of a search.
 #[derive(Debug)]
 struct Options {
@@ -32,11 +39,13 @@ struct Options {
     range: Option<f64>,
     class: Option<String>,
     subset: Option<Vec<u64>>,
+    probes: Option<Probes>,
 }
 
 /// The nearest objects of a query.
 #[utoipa::path(post, path = "/v1/stores/{store}/search", params(("store" = String, Path),
-    ("k" = Option<usize>, Query), ("range" = Option<f64>, Query), ("class" = Option<String>, Query)),
+    ("k" = Option<usize>, Query), ("range" = Option<f64>, Query), ("class" = Option<String>, Query),
+    ("probes" = Option<usize>, Query), ("refine" = Option<usize>, Query)),
     request_body(content((SearchBody = "application/json"), (String = "image/*"), (String = "multipart/form-data"))),
     responses((status = 200, body = Hits)))]
 pub async fn search(
@@ -87,7 +96,18 @@ fn options(app: &App, snapshot: &Arc<dyn Snapshot>, members: &mut Members) -> Op
         members.fault("class", format!("the store has no class `{}`", body::cut(class)));
     }
     let subset = subset(snapshot, members);
-    Options { k, range, class, subset }
+    let probes = members.count("probes", 1, PROBES_MAX);
+    let refine = members.count("refine", 1, REFINE_MAX);
+    if (probes.is_some() || refine.is_some()) && !snapshot.has_lists() {
+        let name = if probes.is_some() { "probes" } else { "refine" };
+        members
+            .fault(name, "the server has no lists of this store: start it with `--lists`, or leave it out");
+    } else if probes.is_none() && refine.is_some() {
+        members.fault("refine", "`refine` is for a search by `probes`");
+    }
+    let probes =
+        probes.map(|lists| Probes { lists: lists as usize, refine: refine.unwrap_or(REFINE_USUAL) as usize });
+    Options { k, range, class, subset, probes }
 }
 
 /// The objects that a list names by their ids or names.
@@ -120,6 +140,11 @@ fn options_of_address(app: &App, snapshot: &Arc<dyn Snapshot>, uri: &Uri) -> Res
     let mut members = Map::new();
     if let Some(k) = parameters.parsed::<u64>("k", "a number of objects")? {
         members.insert("k".to_owned(), k.into());
+    }
+    for name in ["probes", "refine"] {
+        if let Some(count) = parameters.parsed::<u64>(name, "a whole number")? {
+            members.insert(name.to_owned(), count.into());
+        }
     }
     if let Some(range) = parameters.parsed::<f64>("range", "a distance")? {
         if !range.is_finite() {
@@ -186,8 +211,8 @@ async fn answer(
     query: Query,
     options: Options,
 ) -> Result<Response<Body>, Problem> {
-    let Options { k, range, class, subset } = options;
-    let search = Search { subject: query.subject, k, range, class, subset };
+    let Options { k, range, class, subset, probes } = options;
+    let search = Search { subject: query.subject, k, range, class, subset, probes };
     let found = app.compute(Arc::clone(&snapshot).search(search)).await?;
     let hit = |(idx, found): (usize, &crate::backend::Found)| {
         let object = snapshot.object(found.id)?;
@@ -195,5 +220,7 @@ async fn answer(
     };
     let hits = found.iter().enumerate().filter_map(hit).collect();
     let fingerprint = snapshot.fingerprint().to_owned();
-    Ok(json(&Hits { store: store.to_owned(), fingerprint, query: query::asked(&query.given), hits }))
+    let (exact, probes) = (probes.is_none(), probes.map(|probes| probes.lists));
+    let query = query::asked(&query.given);
+    Ok(json(&Hits { store: store.to_owned(), fingerprint, query, exact, probes, hits }))
 }

@@ -78,6 +78,12 @@ pub struct SearchBody {
     /// Only these objects, each by its id or its name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subset: Option<Vec<serde_json::Value>>,
+    /// Look only into so many lists, if the server has lists of the store: fast, and objects may be missing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub probes: Option<usize>,
+    /// With `probes`, candidates for each object to find, if the lists hold codes: 10 if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub refine: Option<usize>,
 }
 
 /// What was searched for.
@@ -121,6 +127,11 @@ pub struct Hits {
     pub fingerprint: String,
     /// What was searched for.
     pub query: Asked,
+    /// False if the search looked into some lists only; otherwise the answer is that of a scan.
+    pub exact: bool,
+    /// The lists that it looked into.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub probes: Option<usize>,
     /// The nearest objects, the nearest first.
     pub hits: Vec<Hit>,
 }

@@ -61,6 +61,7 @@ fn parse(text: &str) -> Result<(Stored, Vec<u64>), String> {
         Some("|u1" | "<u1") => Stored::As(NumberType::U8),
         Some("|i1" | "<i1") => Stored::As(NumberType::I8),
         Some("<i4") => Stored::I32,
+        Some("<i8") => Stored::I64,
         Some("<f8") => Stored::F64,
         Some(other) => {
             return Err(format!(

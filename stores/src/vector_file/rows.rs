@@ -6,7 +6,7 @@ use half::f16;
 use super::{Form, Stored};
 
 /// Larger integers have no f32 of their own.
-const INTEGER_MAX: i32 = 1 << 24;
+const INTEGER_MAX: u64 = 1 << 24;
 
 /// Consecutive vectors.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,9 +82,9 @@ pub(super) fn decode(form: &Form, content: &[u8]) -> Result<VectorRows, (usize, 
         Stored::As(NumberType::U8) => Numbers::U8(numbers.to_vec()),
         Stored::As(NumberType::I8) => Numbers::I8(words(numbers, i8::from_le_bytes)),
         Stored::F64 => Numbers::F32(words(numbers, |bytes| f64::from_le_bytes(bytes) as f32)),
-        Stored::I32 => {
-            let integers = words(numbers, i32::from_le_bytes);
-            let is_large = |number: &i32| number.unsigned_abs() > INTEGER_MAX.unsigned_abs();
+        Stored::I32 | Stored::I64 => {
+            let integers = integers(form, numbers);
+            let is_large = |number: &i64| number.unsigned_abs() > INTEGER_MAX;
             if let Some(place) = integers.iter().position(is_large) {
                 let (row, number, value) = (place / dimensions, place % dimensions, integers[place]);
                 return Err((
@@ -123,10 +123,47 @@ pub(super) fn decode_f64(form: &Form, content: &[u8]) -> Result<Vec<f64>, (usize
             Stored::As(NumberType::U8) => all.extend(numbers.iter().map(|x| f64::from(*x))),
             Stored::As(NumberType::I8) => all.extend(words(numbers, |x| f64::from(i8::from_le_bytes(x)))),
             Stored::I32 => all.extend(words(numbers, |x| f64::from(i32::from_le_bytes(x)))),
+            Stored::I64 => all.extend(words(numbers, i64::from_le_bytes).into_iter().map(|x| x as f64)),
             Stored::F64 => all.extend(words(numbers, f64::from_le_bytes)),
         }
     }
     Ok(all)
+}
+
+/// The ids in the bytes of one row, up to the first -1; or why there are none.
+pub(super) fn decode_ids(form: &Form, content: &[u8]) -> Result<Vec<u64>, (usize, String)> {
+    let (said, numbers) = content.split_at(form.row_head as usize);
+    if let [a, b, c, d] = *said
+        && usize::try_from(i32::from_le_bytes([a, b, c, d])) != Ok(form.dimensions)
+    {
+        return Err((0, format!("it has other dimensions than the {} of the first row", form.dimensions)));
+    }
+    if let Stored::As(numbers) = form.stored {
+        return Err((
+            0,
+            format!("its numbers are {numbers}, and ids are whole numbers: .ivecs, .ibin or .npy of int32"),
+        ));
+    }
+    if form.stored == Stored::F64 {
+        return Err((
+            0,
+            "its numbers are f64, and ids are whole numbers: save them as int32 or int64".to_owned(),
+        ));
+    }
+    let integers = integers(form, numbers);
+    let kept = integers.iter().position(|id| *id == -1).unwrap_or(integers.len());
+    let id = |(place, id): (usize, &i64)| {
+        u64::try_from(*id).map_err(|_| (0, format!("number {place} is {id}, which is no id: ids begin at 0")))
+    };
+    integers[..kept].iter().enumerate().map(id).collect()
+}
+
+/// Integers of 32 or 64 bits.
+fn integers(form: &Form, numbers: &[u8]) -> Vec<i64> {
+    match form.stored {
+        Stored::I64 => words(numbers, i64::from_le_bytes),
+        _ => words(numbers, i32::from_le_bytes).into_iter().map(i64::from).collect(),
+    }
 }
 
 fn words<const N: usize, T>(bytes: &[u8], word: impl Fn([u8; N]) -> T) -> Vec<T> {

@@ -18,6 +18,7 @@ fn files() -> Vec<(&'static str, Vec<u8>, Vec<f32>)> {
     let f16s = bytes(&|number| f16::from_f32(number.into()).to_le_bytes().to_vec());
     let i32s = bytes(&|number| i32::from(number).to_le_bytes().to_vec());
     let f64s = bytes(&|number| f64::from(number).to_le_bytes().to_vec());
+    let i64s = bytes(&|number| i64::from(number).to_le_bytes().to_vec());
     let vecs = |content: &[u8]| {
         let rows = content.chunks(content.len() / 5);
         rows.flat_map(|row| [&3_i32.to_le_bytes()[..], row].concat()).collect::<Vec<u8>>()
@@ -46,6 +47,8 @@ fn files() -> Vec<(&'static str, Vec<u8>, Vec<f32>)> {
         ("f4.npy", npy("<f4", &f32s)),
         ("f2.npy", npy("<f2", &f16s)),
         ("f8.npy", npy("<f8", &f64s)),
+        ("i8_of_numpy.npy", npy("<i8", &i64s)),
+        ("named_5x3.i32", i32s.clone()),
         ("u1.npy", npy("|u1", &numbers)),
         ("i1.npy", npy("|i1", &numbers)),
         ("second.npy", later(2, &f32s)),
@@ -164,4 +167,30 @@ fn a_damaged_file_is_refused_or_holds_finite_vectors() {
             }
         }
     }
+}
+
+#[test]
+fn ids_of_neighbours_are_whole_numbers_from_0() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = |name: &str, content: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        VectorFile::open(&path, None).unwrap().ids(1).map_err(|error| error.to_string())
+    };
+    let large: i32 = (1 << 24) + 1;
+    let i32s = |last: i32| {
+        [1, 2, 3, large, last, 5].iter().flat_map(|id: &i32| id.to_le_bytes()).collect::<Vec<_>>()
+    };
+    // An id that no f32 holds stays as it is; -1 ends a row.
+    assert_eq!(ids("a_2x3.i32", &i32s(4)), Ok(vec![large as u64, 4, 5]));
+    assert_eq!(ids("a_2x3.i32", &i32s(-1)), Ok(vec![large as u64]));
+    let refused = ids("a_2x3.i32", &i32s(-2)).unwrap_err();
+    assert!(refused.contains("a_2x3.i32`, row 1 (byte 12): number 1 is -2, which is no id"), "{refused}");
+    let i64s: Vec<u8> = [0, 1, 1_i64 << 40, 2].iter().flat_map(|id| id.to_le_bytes()).collect();
+    let head = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 2), }\n";
+    let npy =
+        [&b"\x93NUMPY\x01\x00"[..], &(head.len() as u16).to_le_bytes(), head.as_bytes(), &i64s].concat();
+    assert_eq!(ids("a.npy", &npy), Ok(vec![1 << 40, 2]));
+    let floats = ids("a_2x3.f32", &[0; 24]).unwrap_err();
+    assert!(floats.contains("its numbers are f32, and ids are whole numbers"), "{floats}");
 }
