@@ -198,6 +198,82 @@ fn lists_are_searched_among_given_ids() {
     }
 }
 
+/// Numbers of a vector of [`typed`].
+const NUMBERS: usize = 6;
+
+/// 3000 vectors of whole numbers as f32, f16, u8 and i8: the type, the bytes, and those of a number.
+fn typed() -> [(&'static str, Vec<u8>, usize); 4] {
+    let numbers: Vec<u8> = (0..3000 * NUMBERS).map(|i| (i * 7919 % 97) as u8).collect();
+    // A whole number in 16 bits of floating point: its exponent, and what follows the leading bit.
+    let half = |x: u8| match u16::from(x).checked_ilog2() {
+        None => 0,
+        Some(power) => ((power as u16 + 15) << 10) | (u16::from(x) << (10 - power) & 0x3ff),
+    };
+    let wide = numbers.iter().flat_map(|x| f32::from(*x).to_le_bytes()).collect();
+    let halves = numbers.iter().flat_map(|x| half(*x).to_le_bytes()).collect();
+    [("f32", wide, 4), ("f16", halves, 2), ("u8", numbers.clone(), 1), ("i8", numbers, 1)]
+}
+
+/// The answers of searches through the lists of vectors of a type, and the bytes of lists for `l2`.
+fn answers_of_type(at: &Path, kind: &str, bytes: &[u8], size: usize) -> (Vec<String>, u64) {
+    let [base, more] = [("base_2500x6", 0..2500), ("more_500x6", 2500..3000)].map(|(name, rows)| {
+        let file = format!("{name}.{kind}");
+        fs::write(at.join(&file), &bytes[rows.start * NUMBERS * size..rows.end * NUMBERS * size])
+            .expect("a disk");
+        file
+    });
+    let [store, added, lists] =
+        ["arrow", "more.arrow", "lists.arrow"].map(|ending| format!("{kind}.{ending}"));
+    ok(at, &["import", &base, "--out", &store]);
+    ok(at, &["import", &more, "--out", &added]);
+    let make = |distance: &str| {
+        let made = ["lists", "--store", &store, "--lists", "11", "--out", &lists, "--force"];
+        ok(at, &[&made[..], &["--distance", distance]].concat());
+    };
+    let search = |arguments: &[&str]| {
+        let found = ["search", "--store", &store, "--lists", &lists, "--format", "csv"];
+        ok(at, &[&found[..], arguments].concat())
+    };
+    let mut answers = Vec::new();
+    for distance in ["cosine", "ip", "l2"] {
+        make(distance);
+        for probes in ["1", "4", "11"] {
+            answers.push(search(&[
+                "--query-file",
+                &more,
+                "-k",
+                "9",
+                "--probes",
+                probes,
+                "--distance",
+                distance,
+            ]));
+        }
+    }
+    let length = fs::metadata(at.join(&lists)).expect("lists").len();
+    // Lists follow their store: more vectors in a file of their own, fewer, and all in one file again.
+    let of_store = ["--query", "7", "--query", "[1, 2, 3, 4, 5, 6]", "-k", "40", "--probes", "3"];
+    ok(at, &["add", "--from", &added, "--store", &store, "--lists", &lists, "--replace"]);
+    answers.push(search(&of_store));
+    ok(at, &["remove", "--store", &store, "11", "12"]);
+    answers.push(search(&of_store));
+    ok(at, &["compact", "--store", &store, "--lists", &lists]);
+    answers.push(search(&of_store));
+    (answers, length)
+}
+
+#[test]
+fn lists_keep_the_type_of_their_vectors_and_give_the_same_answers() {
+    let folder = folder();
+    let found = typed().map(|(kind, bytes, size)| (kind, answers_of_type(folder.path(), kind, &bytes, size)));
+    for (kind, (answers, _)) in &found {
+        assert!(answers == &found[0].1.0, "{kind} and f32 have different answers");
+    }
+    // Of 6 numbers a vector takes 24, 12 or 6 bytes, and its id 8.
+    let sizes = found.map(|(_, (_, length))| length);
+    assert!(sizes[1] * 5 < sizes[0] * 4 && sizes[2] * 3 < sizes[0] * 2 && sizes[3] == sizes[2], "{sizes:?}");
+}
+
 #[test]
 fn a_file_that_does_not_fit_its_name_is_refused_with_the_byte() {
     let folder = folder();

@@ -9,19 +9,21 @@
 //! Invariant: a shortlist has each of the k rows that are nearest by (f64 distance, number), on every code path.
 //!
 //! Modules in reading order: `shortlist`, `block` (the loop), `nearest` (the loop for the one nearest row),
-//! `pairs` (the loop for rows that are queries too), `coded` (the one nearest row by whole numbers).
+//! `pairs` (the loop for rows that are queries too), `coded` (the one nearest row by whole numbers), `widen` (panels of fewer bits).
 
 mod shortlist;
 mod block;
 mod nearest;
 mod pairs;
 mod coded;
+mod widen;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use coded::{Coded, CodedQueries};
 pub(crate) use nearest::Candidate;
 pub use shortlist::Shortlist;
+pub use widen::widen;
 
 use crate::CodePath;
 use crate::lanes::run;

@@ -36,7 +36,7 @@ pub use writer::{Assigned, write};
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
-use boxwork_kernels::vector::{VectorMeasure, inner_product};
+use boxwork_kernels::vector::{NumberType, VectorMeasure, inner_product};
 
 use crate::kinds::{Kind, Vectors, as_f32};
 use crate::space::Space;
@@ -96,6 +96,19 @@ pub fn measure(space: &dyn Space) -> Result<VectorMeasure, ListsError> {
     }
     VectorMeasure::named(&space.measure())
         .ok_or_else(|| ListsError::OtherMeasure { measure: space.measure() })
+}
+
+/// The type in which lists keep the numbers of a space's vectors: their own, unless they are normalised.
+fn number_type(space: &dyn Space, measure: VectorMeasure) -> Result<NumberType, ListsError> {
+    let store = space.store();
+    if measure == VectorMeasure::Cosine {
+        return Ok(NumberType::F32);
+    }
+    let first = [store.nth(0)];
+    store.bring_in(&first)?;
+    let kind = Vectors::of_array(&store.objects(&first)?);
+    let none = || ListsError::NoVectors { path: store.path().to_owned(), kind: store.kind() };
+    kind.map(|kind| kind.number_type()).ok_or_else(none)
 }
 
 /// The numbers of each vector of a space with a [`measure`].

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use boxwork_kernels::vector::VectorMeasure;
+use boxwork_kernels::vector::{NumberType, VectorMeasure};
 
 use super::super::packed_file::{self, Last, PackedError, PackedFile};
 use super::error::command;
@@ -30,6 +30,10 @@ pub(super) struct Chain {
 pub(super) struct ListsFile {
     pub(super) file: PackedFile,
     pub(super) panels: u64,
+    /// The type of its vectors' numbers.
+    pub(super) numbers: NumberType,
+    /// Bytes that a panel holds.
+    pub(super) held_bytes: usize,
 }
 
 impl Chain {
@@ -53,13 +57,14 @@ impl Chain {
             return Err(of(file.not("its head does not fit its store")));
         }
         let quantizers = layout::quantizers(&file, dimensions).map_err(of)?;
-        let held_bytes = layout::held_bytes(dimensions, quantizers.coding(), quantizers.parts());
         let counted = |file: PackedFile| {
+            let numbers = layout::number_type(&file)?;
+            let held_bytes = layout::held_bytes(&quantizers, numbers);
             if *file.fields() != *layout::schema(held_bytes, Default::default()).fields() {
                 return Err(file.not("its columns are not those of lists"));
             }
             let panels = file.rows(layout::panels_of_batch(held_bytes))?;
-            Ok(ListsFile { file, panels })
+            Ok(ListsFile { file, panels, numbers, held_bytes })
         };
         let fingerprint = file.fingerprint.clone();
         let mut last = Last { part: 0, fingerprint: fingerprint.clone() };

@@ -19,6 +19,7 @@ pub(super) struct Part {
 
 /// Lists that are being read.
 pub(super) struct Filling {
+    /// Bytes that a panel of the file under way holds.
     held_bytes: usize,
     pub(super) parts: Vec<Vec<Part>>,
     pub(super) ids: Vec<u64>,
@@ -40,13 +41,12 @@ impl Filling {
     /// When the system has no memory for them.
     pub(super) fn new(
         quantizers: &Quantizers,
-        held_bytes: usize,
         panels: usize,
         what: impl Fn() -> String + Copy,
     ) -> Result<Self, MemoryRefused> {
         let (coding, advice) = (quantizers.coding(), "free memory");
         let mut filling = Self {
-            held_bytes,
+            held_bytes: 0,
             parts: vec![Vec::new(); quantizers.lists()],
             ids: filled(panels * PANEL, 0, what, advice)?,
             code_bytes: coding.bits().map_or(0, |bits| group_bytes(quantizers.parts(), bits)),
@@ -64,8 +64,8 @@ impl Filling {
     }
 
     /// Begins the next file of the chain.
-    pub(super) fn begin(&mut self, ids: Range<u64>) {
-        self.ids_of_file = ids;
+    pub(super) fn begin(&mut self, ids: Range<u64>, held_bytes: usize) {
+        (self.ids_of_file, self.held_bytes) = (ids, held_bytes);
     }
 
     /// Takes the panels of a batch of codes; `None` if they are not panels of lists in order, with objects of the store.

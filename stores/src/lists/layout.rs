@@ -8,7 +8,8 @@
 //!         footer length, magic
 //! ```
 //!
-//! Numbers are little-endian. Vectors of a panel are f32: number `j` of vector `r` is at `4 * (j * 32 + r)`. Codes are those of
+//! Numbers are little-endian. Vectors of a panel have the numbers that the head says, f32 if it says none: number `j` of vector `r` is
+//! number `j * 32 + r` of the panel. Those of normalised vectors are always f32. Codes are those of
 //! `boxwork_kernels::product`, or those of directions, behind which the squares and then the scales of 32 vectors lie. What no vector fills is 0. Centroids, codebook and rotation are f32 numbers by their bits, eight
 //! hexadecimal digits each. A file that follows another has the objects that were added, in the same lists, and no quantizers.
 
@@ -17,7 +18,7 @@ use std::path::Path;
 use arrow_schema::{DataType, Field, Metadata, Schema};
 use boxwork_kernels::panels::PANEL;
 use boxwork_kernels::product::{GROUP, group_bytes};
-use boxwork_kernels::vector::VectorMeasure;
+use boxwork_kernels::vector::{NumberType, VectorMeasure};
 
 pub(super) use super::super::packed_file::{
     CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, Format, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION,
@@ -37,6 +38,8 @@ pub(super) const DIMENSIONS_KEY: &str = "boxwork.lists.dimensions";
 pub(super) const CODING_KEY: &str = "boxwork.lists.codes";
 /// The key of the parts of a code.
 pub(super) const PARTS_KEY: &str = "boxwork.lists.parts";
+/// The key of the type of the vectors' numbers; files of earlier programs, which have f32, lack it.
+pub(super) const NUMBERS_KEY: &str = "boxwork.lists.numbers";
 /// The key of the number of objects.
 pub(super) const OBJECTS_KEY: &str = "boxwork.lists.objects";
 /// The keys in the footer's metadata.
@@ -61,10 +64,11 @@ const PANELS_MAX: u64 = 1024;
 /// Bytes of a batch, about.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Bytes that a panel holds of its vectors.
-pub(super) fn held_bytes(dimensions: usize, coding: Coding, parts: usize) -> usize {
+/// Bytes that a panel holds of its vectors, whose numbers are of this type unless they are codes.
+pub(super) fn held_bytes(quantizers: &Quantizers, numbers: NumberType) -> usize {
+    let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
     match coding.bits() {
-        None => dimensions * PANEL * 4,
+        None => dimensions * PANEL * numbers.bytes(),
         Some(bits) if coding == Coding::Rabitq => group_bytes(parts, bits) + PANEL * FACTORS_BYTES,
         Some(bits) => group_bytes(parts, bits),
     }
@@ -105,6 +109,16 @@ pub(super) fn notes(quantizers: &Quantizers) -> Vec<(&'static str, String)> {
     let rotation = quantizers.rotation().map(|rotation| (ROTATION_KEY, digits(rotation.numbers())));
     let notes = [(CENTROIDS_KEY, digits(quantizers.centroids())), (CODEBOOK_KEY, digits(codebook))];
     notes.into_iter().chain(rotation).collect()
+}
+
+/// The type of the numbers of a file's vectors.
+pub(super) fn number_type(file: &PackedFile) -> Result<NumberType, PackedError> {
+    match file.said(NUMBERS_KEY) {
+        "" => Ok(NumberType::F32),
+        name => {
+            name.parse().map_err(|_| file.not("its head names no type of numbers that this program knows"))
+        }
+    }
 }
 
 /// The note of the length of the longest vector.

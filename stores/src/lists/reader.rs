@@ -11,12 +11,12 @@ use boxwork_kernels::distance::squared_l2_on;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist};
 use boxwork_kernels::product::{Codes, Scales, Scanner, group_bytes, unpack};
-use boxwork_kernels::vector::{VectorMeasure, inner_product};
+use boxwork_kernels::vector::{NumberType, VectorMeasure, inner_product};
 
 use super::super::packed_file::PackedError;
 use super::chain::Chain;
 use super::filling::{Filling, Part, alive};
-use super::rows::{Fault, Rows, leave_out};
+use super::rows::{Fault, Rows, leave_out, part_of, widened};
 use super::{Assigned, Coding, ListsError, Quantizers, layout, normalise_for};
 use crate::new_number;
 use crate::space::Space;
@@ -60,6 +60,9 @@ const NORMALISED_SLACK: f64 = 1e-6;
 /// The most numbers of tables that are kept for the queries of a search: 64 MiB. For more they are computed for each list.
 const PRODUCTS_MAX: usize = 1 << 24;
 
+/// Panels that are widened at a time.
+const PANELS_AT_ONCE: usize = 4;
+
 /// What the panels hold.
 #[derive(Debug)]
 enum Held {
@@ -85,11 +88,9 @@ impl Lists {
         let (measure, quantizers) = (chain.measure, chain.quantizers);
         let of = |error: PackedError| ListsError::of(error, measure, store.path(), path);
         let (dimensions, coding) = (quantizers.dimensions(), quantizers.coding());
-        let held_bytes = layout::held_bytes(dimensions, coding, quantizers.parts());
-        let rows = layout::panels_of_batch(held_bytes);
         let objects = store.objects_count();
         let what = || format!("the lists `{}` of {objects} objects", path.display());
-        let mut filling = Filling::new(&quantizers, held_bytes, panels as usize, what)?;
+        let mut filling = Filling::new(&quantizers, panels as usize, what)?;
         // Files of earlier programs do not note the length of their longest vector.
         let norms = chain.files.iter().map(|(_, file)| layout::norm(&file.file));
         let norms: Result<Option<Vec<f64>>, PackedError> = norms.collect();
@@ -97,12 +98,12 @@ impl Lists {
         let norm_max = norms.as_ref().map_or(0.0, |norms| norms.iter().copied().fold(0.0, f64::max));
         let mut vectors = Rows::new(dimensions, measure, norm_max);
         for (ids, file) in chain.files {
-            filling.begin(ids);
-            let panels = file.panels;
+            filling.begin(ids, file.held_bytes);
+            let (panels, rows) = (file.panels, layout::panels_of_batch(file.held_bytes));
             if coding == Coding::Rows {
                 let batches = file.file.into_batches(rows).map_err(of)?;
                 filling.take_all_ids(&batches).map_err(of)?;
-                vectors.push(filling.first, batches);
+                vectors.push(filling.first, batches, file.numbers);
             } else {
                 file.file.each_batch(rows, &mut |batch| filling.take(batch)).map_err(of)?;
             }
@@ -410,7 +411,7 @@ impl Lists {
         let (path, dimensions) = (CodePath::detect(), self.quantizers.dimensions());
         let query = |place: &usize| &queries.vectors[place * dimensions..][..dimensions];
         let together: Vec<f32> = places.iter().flat_map(query).copied().collect();
-        let mut rest = mask;
+        let (mut rest, mut wide) = (mask, Vec::new());
         for part in parts {
             let (numbers, halves) = rows.of(&part.panels);
             let mut halves = Cow::Borrowed(halves);
@@ -418,9 +419,19 @@ impl Lists {
                 leave_out(mask, halves.to_mut());
             }
             let first = (part.panels.start * PANEL) as u32;
-            let (rows, norm_max) = (part.rows, rows.norm_max());
-            let panels = PanelsRef { dimensions, rows, centre: None, numbers, halves: &halves, norm_max };
-            panels.scan(path, &together, shortlists, first);
+            let norm_max = rows.norm_max();
+            // Panels of other numbers are widened a few at a time, which stay in the cache.
+            let at_once =
+                if numbers.number_type() == NumberType::F32 { part.panels.len() } else { PANELS_AT_ONCE };
+            for panel in (0..part.panels.len()).step_by(at_once.max(1)) {
+                let rows = (part.rows - panel * PANEL).min(at_once * PANEL);
+                let end = panel + rows.div_ceil(PANEL);
+                let numbers = part_of(numbers, panel * PANEL * dimensions..end * PANEL * dimensions);
+                let halves = &halves[panel * PANEL..end * PANEL];
+                let numbers = widened(path, numbers, &mut wide);
+                let panels = PanelsRef { dimensions, rows, centre: None, numbers, halves, norm_max };
+                panels.scan(path, &together, shortlists, first + (panel * PANEL) as u32);
+            }
         }
     }
 

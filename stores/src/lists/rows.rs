@@ -5,9 +5,11 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use boxwork_kernels::CodePath;
 use boxwork_kernels::memory::{MemoryRefused, filled};
-use boxwork_kernels::panels::{PANEL, halves_of};
-use boxwork_kernels::vector::VectorMeasure;
+use boxwork_kernels::panels::{PANEL, halves_of, widen};
+use boxwork_kernels::vector::{NumberType, VectorMeasure, VectorRef};
+use half::f16;
 
 use super::super::packed_file::{PackedBatch, PackedBatches, PackedError};
 use super::filling::fill;
@@ -50,17 +52,90 @@ struct RowsFile {
     /// Its first panel among those of all files.
     first: usize,
     batches: PackedBatches,
+    numbers: NumberType,
     loaded: Vec<OnceLock<Loaded>>,
 }
 
 /// The vectors of a batch.
 #[derive(Debug)]
 struct Loaded {
-    /// As `Panels` has them.
-    numbers: Vec<f32>,
+    /// In the order of `Panels`.
+    numbers: Numbers,
     /// Half the squared norm of each, or 0 for inner products; infinite where there is no vector that counts.
     halves: Vec<f32>,
     norm: f64,
+}
+
+/// Numbers of the type of their file.
+#[derive(Debug)]
+enum Numbers {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    U8(Vec<u8>),
+    I8(Vec<i8>),
+}
+
+impl Numbers {
+    /// Numbers from their bytes; `None` if one is not finite.
+    fn of(
+        kind: NumberType,
+        bytes: &[u8],
+        what: impl Fn() -> String + Copy,
+    ) -> Result<Option<Self>, MemoryRefused> {
+        let count = bytes.len() / kind.bytes();
+        let advice = "free memory";
+        Ok(match kind {
+            NumberType::F32 => {
+                let mut numbers = filled(count, 0.0, what, advice)?;
+                fill(&mut numbers, bytes, f32::MIN).map(|()| Self::F32(numbers))
+            }
+            NumberType::F16 => {
+                let mut numbers = filled(count, f16::ZERO, what, advice)?;
+                let each = numbers.iter_mut().zip(bytes.as_chunks::<2>().0);
+                each.for_each(|(to, bytes)| *to = f16::from_le_bytes(*bytes));
+                numbers.iter().all(|x| x.is_finite()).then_some(Self::F16(numbers))
+            }
+            NumberType::U8 => {
+                let mut numbers = filled(count, 0, what, advice)?;
+                numbers.copy_from_slice(bytes);
+                Some(Self::U8(numbers))
+            }
+            NumberType::I8 => {
+                let mut numbers = filled(count, 0, what, advice)?;
+                numbers.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte as i8);
+                Some(Self::I8(numbers))
+            }
+        })
+    }
+
+    fn all(&self) -> VectorRef<'_> {
+        match self {
+            Self::F32(numbers) => VectorRef::F32(numbers),
+            Self::F16(numbers) => VectorRef::F16(numbers),
+            Self::U8(numbers) => VectorRef::U8(numbers),
+            Self::I8(numbers) => VectorRef::I8(numbers),
+        }
+    }
+}
+
+/// Some of the numbers.
+pub(super) fn part_of(numbers: VectorRef<'_>, at: Range<usize>) -> VectorRef<'_> {
+    match numbers {
+        VectorRef::F32(numbers) => VectorRef::F32(&numbers[at]),
+        VectorRef::F16(numbers) => VectorRef::F16(&numbers[at]),
+        VectorRef::U8(numbers) => VectorRef::U8(&numbers[at]),
+        VectorRef::I8(numbers) => VectorRef::I8(&numbers[at]),
+    }
+}
+
+/// Numbers as f32: where they are, or widened to a place that is kept for the next ones.
+pub(super) fn widened<'a>(path: CodePath, numbers: VectorRef<'a>, to: &'a mut Vec<f32>) -> &'a [f32] {
+    if let VectorRef::F32(numbers) = numbers {
+        return numbers;
+    }
+    to.resize(numbers.len(), 0.0);
+    widen(path, numbers, to);
+    to
 }
 
 impl Rows {
@@ -70,9 +145,9 @@ impl Rows {
     }
 
     /// Adds the batches of a file, whose first panel is this one among all.
-    pub(super) fn push(&mut self, first: usize, batches: PackedBatches) {
+    pub(super) fn push(&mut self, first: usize, batches: PackedBatches, numbers: NumberType) {
         let loaded = (0..batches.len()).map(|_| OnceLock::new()).collect();
-        self.files.push(RowsFile { first, batches, loaded });
+        self.files.push(RowsFile { first, batches, numbers, loaded });
     }
 
     /// No vector is longer.
@@ -123,8 +198,9 @@ impl Rows {
             return Ok(loaded);
         }
         let first = file.first + batch * file.batches.rows_each();
-        let loaded =
-            file.batches.batch(batch, |content| self.loaded(content, first, alive).transpose())??;
+        let of_batch =
+            |content: PackedBatch<'_>| self.loaded(content, file.numbers, first, alive).transpose();
+        let loaded = file.batches.batch(batch, of_batch)??;
         if loaded.norm > norm_max {
             return Err(file.batches.damaged(batch, "a vector is longer than its footer says").into());
         }
@@ -136,18 +212,24 @@ impl Rows {
     fn loaded(
         &self,
         batch: PackedBatch<'_>,
+        numbers: NumberType,
         first: usize,
         alive: &[u32],
     ) -> Result<Option<Loaded>, MemoryRefused> {
         let (dimensions, rows) = (self.dimensions, batch.rows);
-        let widths = layout::widths(dimensions * PANEL * 4);
+        let widths = layout::widths(dimensions * PANEL * numbers.bytes());
         let Some(columns) = batch.columns_of(&widths) else { return Ok(None) };
         let what = || format!("{} vectors of lists", rows * PANEL);
-        let mut numbers = filled(rows * dimensions * PANEL, 0.0, what, "free memory")?;
-        if fill(&mut numbers, columns[3], f32::MIN).is_none() {
-            return Ok(None);
+        let Some(numbers) = Numbers::of(numbers, columns[3], what)? else { return Ok(None) };
+        let (mut halves, mut norm, mut wide) = (Vec::with_capacity(rows * PANEL), 0.0_f64, Vec::new());
+        let panel = dimensions * PANEL;
+        for row in 0..rows {
+            let of_panel = part_of(numbers.all(), row * panel..(row + 1) * panel);
+            let (of_panel, longest) =
+                halves_of(widened(CodePath::detect(), of_panel, &mut wide), dimensions, PANEL);
+            halves.extend(of_panel);
+            norm = norm.max(longest);
         }
-        let (mut halves, norm) = halves_of(&numbers, dimensions, rows * PANEL);
         if self.measure != VectorMeasure::L2 {
             halves.fill(0.0);
         }
@@ -166,11 +248,12 @@ impl Rows {
     ///
     /// # Panics
     /// When they were not brought in.
-    pub(super) fn of(&self, panels: &Range<usize>) -> (&[f32], &[f32]) {
+    pub(super) fn of(&self, panels: &Range<usize>) -> (VectorRef<'_>, &[f32]) {
         let (file, batch, first) = self.place(panels.start);
         let loaded = file.loaded[batch].get().expect("lists are brought in before they are scanned");
         let (from, to) = ((panels.start - first) * PANEL, (panels.end - first) * PANEL);
-        (&loaded.numbers[from * self.dimensions..to * self.dimensions], &loaded.halves[from..to])
+        let numbers = part_of(loaded.numbers.all(), from * self.dimensions..to * self.dimensions);
+        (numbers, &loaded.halves[from..to])
     }
 }
 

@@ -9,11 +9,12 @@ use arrow_schema::Metadata;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::panels::{PANEL, halves_of};
 use boxwork_kernels::product::pack;
-use boxwork_kernels::vector::VectorMeasure;
+use boxwork_kernels::vector::{NumberType, VectorMeasure};
+use half::f16;
 
 use super::super::object_store::real_path;
 use super::super::packed_file::{PackedError, PackedWriter, remove_parts};
-use super::{Coding, ListsError, Quantizers, layout, measure, vectors_for};
+use super::{Coding, ListsError, Quantizers, layout, measure, number_type, vectors_for};
 use crate::space::Space;
 use crate::store::Store;
 
@@ -78,7 +79,8 @@ impl Target<'_> {
         }
         let of = |error: PackedError| ListsError::of(error, measure, store.path(), self.whole);
         let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
-        let held_bytes = layout::held_bytes(dimensions, coding, parts);
+        let numbers = number_type(space, measure)?;
+        let held_bytes = layout::held_bytes(quantizers, numbers);
         let head = [
             (layout::FORMAT_KEY, self.format.to_owned()),
             (layout::VERSION_KEY, layout::VERSION.to_owned()),
@@ -87,6 +89,7 @@ impl Target<'_> {
             (layout::DIMENSIONS_KEY, dimensions.to_string()),
             (layout::CODING_KEY, coding.name().to_owned()),
             (layout::PARTS_KEY, parts.to_string()),
+            (layout::NUMBERS_KEY, numbers.name().to_owned()),
             (layout::OBJECTS_KEY, objects.to_string()),
             (layout::CREATOR_KEY, layout::CREATOR.to_owned()),
         ];
@@ -102,7 +105,7 @@ impl Target<'_> {
             if interrupt() {
                 return Err(ListsError::Cancelled);
             }
-            let of_store = (&**store, measure);
+            let of_store = (&**store, measure, numbers);
             let columns = batch(of_store, quantizers, assigned, panels, held_bytes, &mut norm_max)?;
             file.write(columns).map_err(of)?;
         }
@@ -113,6 +116,16 @@ impl Target<'_> {
         }
         file.finish(notes).map_err(of)?;
         Ok(objects)
+    }
+}
+
+/// Adds numbers that are of a narrower type without an error.
+fn push_numbers(to: &mut Vec<u8>, numbers: &[f32], kind: NumberType) {
+    match kind {
+        NumberType::F32 => to.extend(numbers.iter().flat_map(|x| x.to_le_bytes())),
+        NumberType::F16 => to.extend(numbers.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes())),
+        NumberType::U8 => to.extend(numbers.iter().map(|x| *x as u8)),
+        NumberType::I8 => to.extend(numbers.iter().map(|x| *x as i8 as u8)),
     }
 }
 
@@ -129,7 +142,7 @@ fn panels(assigned: &Assigned, lists: usize) -> Vec<(u32, Vec<usize>)> {
 
 /// The columns of some panels; raises `norm_max` to the length of the longest vector, if lists hold vectors.
 fn batch(
-    (store, measure): (&dyn Store, VectorMeasure),
+    (store, measure, numbers): (&dyn Store, VectorMeasure, NumberType),
     quantizers: &Quantizers,
     assigned: &Assigned,
     panels: &[(u32, Vec<usize>)],
@@ -152,7 +165,7 @@ fn batch(
                     numbers.iter().enumerate().for_each(|(j, x)| panel[j * PANEL + row] = *x);
                 }
                 *norm_max = norm_max.max(halves_of(&panel, dimensions, PANEL).1);
-                held.extend(panel.into_iter().flat_map(f32::to_le_bytes));
+                push_numbers(&mut held, &panel, numbers);
             }
             Some(bits) => {
                 let size = quantizers.code_bytes();
