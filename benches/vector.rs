@@ -26,6 +26,9 @@ mod lists;
 mod product;
 #[path = "vector/graph.rs"]
 mod graph;
+#[cfg(feature = "graph")]
+#[path = "vector/hnsw.rs"]
+mod hnsw;
 #[path = "vector/generator.rs"]
 mod generator;
 #[path = "vector/shares.rs"]
@@ -45,8 +48,9 @@ what=lists      rows in lists: lists=1024,4096 probes=1,2,4,8,16,32,64
 what=product    codes of 8 bits: all of them, and those of lists: probes=8,32
 what=fastscan   codes of 4 bits, likewise, ranked by their rows
 what=graph      the neighbours of each row: graph_rows=100000
+what=hnsw       walks through a graph (HNSW) beside codes and lists, in builds with the feature graph: expansions=16,32,64,128,256
 what=encode     rows to codes, rows to the nearest of clusters=4096
-several, parted by commas; the default is all.
+several, parted by commas; the default is all but hnsw.
 rows=100000 queries=1000 dimensions=128 sample=FILE rounds=7 threads=1 peer=faiss results=FILE folder=FOLDER";
 
 const ALL: &str = "generator,shares,flat,single,u8,kmeans,lists,product,fastscan,graph,encode";
@@ -70,6 +74,8 @@ fn main() {
         "lists",
         "probes",
         "graph_rows",
+        "expansions",
+        "numbers",
     ];
     let arguments = Arguments::read(&names);
     let what = arguments.text("what").unwrap_or(ALL).to_owned();
@@ -102,6 +108,12 @@ fn main() {
             "product" => product::product(bench, &arguments),
             "fastscan" => product::fast(bench, &arguments),
             "graph" => graph::run(bench, &arguments),
+            #[cfg(feature = "graph")]
+            "hnsw" => hnsw::run(bench, &arguments),
+            #[cfg(not(feature = "graph"))]
+            "hnsw" => {
+                println!("what=hnsw   NOT MEASURED: cargo bench --features graph --bench vector -- what=hnsw")
+            }
             "encode" => product::encode(bench, &arguments),
             other => {
                 eprintln!("what={other} is no question of this bench: what=help lists them");

@@ -58,7 +58,7 @@ pub(super) struct Bench {
     pub(super) path: CodePath,
     pub(super) threads: usize,
     pub(super) folder: PathBuf,
-    rounds: usize,
+    pub(super) rounds: usize,
     peer: Option<Mutex<Peer>>,
     is_own_folder: bool,
     record: Mutex<Vec<Value>>,
@@ -134,7 +134,7 @@ impl Bench {
     }
 
     /// Seconds that this takes, in the clock of both sides.
-    fn seconds(&self, mut work: impl FnMut()) -> f64 {
+    pub(super) fn seconds(&self, mut work: impl FnMut()) -> f64 {
         if self.threads == 1 {
             return thread_seconds(work);
         }

@@ -129,49 +129,61 @@ pub(super) fn scanned(
     }
 }
 
+/// The rows of each list in panels. A number of all rows is its place in the lists.
+pub(super) struct RowLists {
+    pub(super) lists: ByList,
+    places: Vec<u32>,
+    panels: Vec<(u32, Panels)>,
+    all: Panels,
+}
+
+impl RowLists {
+    pub(super) fn new(world: &World, lists: ByList) -> Self {
+        let (mut places, mut panels) = (Vec::new(), Vec::new());
+        for rows in &lists.rows {
+            let numbers: Vec<f32> = rows.iter().flat_map(|row| world.row(*row).iter().copied()).collect();
+            panels.push((places.len() as u32, Panels::new(&numbers, world.dimensions, None)));
+            places.extend_from_slice(rows);
+        }
+        Self { lists, places, panels, all: Panels::new(&world.rows, world.dimensions, None) }
+    }
+
+    /// The k nearest of some queries among the rows of the lists nearest to each.
+    pub(super) fn searched(&self, bench: &Bench, queries: &[f32], probes: usize, k: usize) -> Answers {
+        let world = &bench.world;
+        let probes = self.lists.nearest(bench, queries, probes);
+        let each = || queries.chunks_exact(world.dimensions);
+        let mut shortlists: Vec<Shortlist> =
+            each().map(|query| self.all.borrow().shortlist(query, k)).collect();
+        scanned(world, queries, (&probes, Order::Lists), &mut shortlists, &mut |list, _, queries, taken| {
+            let (first, panels) = &self.panels[list as usize];
+            panels.borrow().scan(bench.path, queries, taken, *first);
+        });
+        let of = |(query, mut list): (&[f32], Shortlist)| {
+            list.tighten();
+            let rows: Vec<u32> = list.kept().iter().map(|(_, place)| self.places[*place as usize]).collect();
+            let found = world.nearest_of(query, &rows, k).into_iter();
+            found.map(|(square, row)| (square.sqrt(), row)).collect()
+        };
+        each().zip(shortlists).map(of).collect()
+    }
+}
+
 pub(super) fn of_rows(bench: &Bench, arguments: &Arguments) {
     const K: usize = 10;
     let world = &bench.world;
     let (dimensions, truth) = (world.dimensions, world.exact(VectorMeasure::L2, K));
     for count in list(arguments, "lists", "1024,4096").into_iter().filter(|count| count * 20 <= world.count())
     {
-        let lists = ByList::new(bench, count);
+        let lists = RowLists::new(world, ByList::new(bench, count));
         let built = bench.ask("index lists").is_some();
-        // The rows of each list in panels; a number of all rows is its place in the lists.
-        let (mut places, mut panels) = (Vec::new(), Vec::new());
-        for rows in &lists.rows {
-            let numbers: Vec<f32> = rows.iter().flat_map(|row| world.row(*row).iter().copied()).collect();
-            panels.push((places.len() as u32, Panels::new(&numbers, dimensions, None)));
-            places.extend_from_slice(rows);
-        }
-        let all = Panels::new(&world.rows, dimensions, None);
         let search = |probes: usize| -> Answers {
             shared(bench.threads, truth.len(), |part| {
                 let queries = &world.queries[part.start * dimensions..part.end * dimensions];
-                let probes = lists.nearest(bench, queries, probes);
-                let each = || queries.chunks_exact(dimensions);
-                let mut shortlists: Vec<Shortlist> =
-                    each().map(|query| all.borrow().shortlist(query, K)).collect();
-                scanned(
-                    world,
-                    queries,
-                    (&probes, Order::Lists),
-                    &mut shortlists,
-                    &mut |list, _, queries, taken| {
-                        let (first, panels) = &panels[list as usize];
-                        panels.borrow().scan(bench.path, queries, taken, *first);
-                    },
-                );
-                let of = |(query, mut list): (&[f32], Shortlist)| {
-                    list.tighten();
-                    let rows: Vec<u32> =
-                        list.kept().iter().map(|(_, place)| places[*place as usize]).collect();
-                    let found = world.nearest_of(query, &rows, K).into_iter();
-                    found.map(|(square, row)| (square.sqrt(), row)).collect()
-                };
-                each().zip(shortlists).map(of).collect()
+                lists.searched(bench, queries, probes, K)
             })
         };
+        let lists = &lists.lists;
         for probes in
             list(arguments, "probes", "1,2,4,8,16,32,64").into_iter().filter(|probes| *probes <= count)
         {

@@ -7,6 +7,7 @@
 
 mod measure;
 mod nearest;
+mod pair;
 mod flat;
 pub(crate) mod integer;
 mod bytes;
@@ -22,3 +23,4 @@ pub use bytes::ByteQueries;
 pub use flat::FlatQueries;
 pub use measure::{VectorMeasure, inner_product};
 pub use nearest::Nearest;
+pub use pair::{PairValue, pair_bytes, pair_f32, pair_halves};

@@ -11,6 +11,7 @@ pub(crate) mod nearest_vectors;
 pub(crate) mod train_lists;
 pub(crate) mod assign_lists;
 pub(crate) mod write_lists;
+pub(crate) mod write_hnsw;
 pub(crate) mod neighbours;
 pub(crate) mod aesa;
 pub(crate) mod laesa;
@@ -34,6 +35,7 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &train_lists::TRAIN_LISTS,
     &assign_lists::ASSIGN_LISTS,
     &write_lists::WRITE_LISTS,
+    &write_hnsw::WRITE_HNSW,
     &neighbours::NEIGHBOURS,
     &aesa::AESA,
     &laesa::LAESA,

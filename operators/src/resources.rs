@@ -4,6 +4,7 @@ pub(crate) mod store;
 pub(crate) mod space;
 pub(crate) mod pivot_table;
 pub(crate) mod lists;
+pub(crate) mod hnsw;
 pub(crate) mod permutation_table;
 pub(crate) mod partial;
 pub(crate) mod gp_kernel;
@@ -25,6 +26,7 @@ pub(crate) static LIST: &[&ResourceSpec] = &[
     &space::SQFD_SPACE,
     &pivot_table::PIVOT_TABLE,
     &lists::LISTS,
+    &hnsw::HNSW,
     &permutation_table::PERMUTATION_TABLE,
     &partial::PARTIAL,
     &gp_kernel::GP_KERNEL,

@@ -9,6 +9,7 @@ pub(crate) mod head;
 pub(crate) mod scan;
 pub(crate) mod scan_lists;
 pub(crate) mod probe;
+pub(crate) mod hnsw_candidates;
 pub mod cost_model;
 pub(crate) mod lower_bounds;
 pub(crate) mod prefilter;
@@ -30,6 +31,7 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &scan::SCAN,
     &probe::PROBE,
     &scan_lists::SCAN_LISTS,
+    &hnsw_candidates::HNSW_CANDIDATES,
     &lower_bounds::LOWER_BOUNDS,
     &prefilter::PREFILTER,
     &head::HEAD,

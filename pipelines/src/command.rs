@@ -22,6 +22,7 @@ mod flags;
 mod generate;
 mod gp;
 mod graph;
+mod hnsw;
 mod import;
 mod index;
 mod lists;
@@ -81,6 +82,7 @@ enum Subcommands {
     Index(index::Arguments),
     Sketch(sketch::Arguments),
     Lists(lists::Arguments),
+    Hnsw(hnsw::Arguments),
     Search(search::Arguments),
     Feedback(feedback::Arguments),
     Simulate(simulate::Arguments),
@@ -121,6 +123,7 @@ impl Subcommands {
             Self::Index(arguments) => index::run(catalog, arguments),
             Self::Sketch(arguments) => sketch::run(catalog, arguments),
             Self::Lists(arguments) => lists::run(catalog, arguments),
+            Self::Hnsw(arguments) => hnsw::run(catalog, arguments),
             Self::Search(arguments) => search::run(catalog, arguments),
             Self::Feedback(arguments) => feedback::run(catalog, arguments),
             Self::Simulate(arguments) => simulate::run(catalog, arguments),

@@ -45,6 +45,12 @@ shipped!(VECTOR_SEARCH, "vector_search.yaml", "The k nearest vectors of many que
 shipped!(SKETCH, "sketch.yaml", "The sketches of a store.");
 shipped!(SKETCH_APEXES, "sketch_apexes.yaml", "The sketches of a store by an index.");
 shipped!(VECTOR_LISTS, "vector_lists.yaml", "The vectors of a store in lists.");
+shipped!(VECTOR_GRAPH, "vector_graph.yaml", "The vectors of a store in a graph of near neighbours.");
+shipped!(
+    GRAPH_SEARCH,
+    "graph_search.yaml",
+    "The k nearest vectors that a walk through a graph of near neighbours finds."
+);
 shipped!(KNN_GRAPH, "knn_graph.yaml", "The nearest neighbours of each vector of a store.");
 shipped!(EDIT_DISTANCES, "edit_distances.yaml", "The edit distances of all texts from many queries.");
 shipped!(EDIT_NEIGHBOURS, "edit_neighbours.yaml", "The texts nearest to each of many queries.");
@@ -99,7 +105,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 50] = [
+pub const ALL: [Shipped; 52] = [
     EXTRACT,
     EMBED,
     ADD,
@@ -120,6 +126,8 @@ pub const ALL: [Shipped; 50] = [
     VECTOR_LISTS,
     VECTOR_PROBE,
     VECTOR_PROVE,
+    VECTOR_GRAPH,
+    GRAPH_SEARCH,
     KNN_GRAPH,
     GRAPH_PATH,
     EDIT_DISTANCES,

@@ -30,6 +30,7 @@ pub mod pivot_table;
 pub mod sketch;
 pub mod permutations;
 pub mod lists;
+pub mod hnsw;
 pub mod vector_codes;
 pub mod upkeep;
 #[cfg(any(test, feature = "testing"))]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::any_kind;
+use super::hnsw::{self, HnswError};
 use super::lists::{self, ListsError};
 use super::object_store::{Access, Compaction, PendingChange, StoreLock, real_path};
 use super::packed_file::{self, Format, next_path};
@@ -35,6 +36,8 @@ pub enum UpkeepError {
     Codes(#[from] CodesError),
     /// Lists.
     Lists(#[from] ListsError),
+    /// A graph.
+    Hnsw(#[from] HnswError),
     /// A distance.
     Space(#[from] SpaceError),
 }
@@ -50,6 +53,7 @@ impl UpkeepError {
             Self::Sketch(error) => error.is_cancelled(),
             Self::Codes(error) => error.is_cancelled(),
             Self::Lists(error) => error.is_cancelled(),
+            Self::Hnsw(error) => error.is_cancelled(),
             Self::Space(error) => matches!(error, SpaceError::Interrupted(_)),
         }
     }
@@ -109,6 +113,7 @@ enum Kept {
     Sketches,
     Codes,
     Lists,
+    Graph,
 }
 
 impl Kept {
@@ -120,6 +125,7 @@ impl Kept {
             (sketch::FORMAT, Self::Sketches),
             (vector_codes::FORMAT, Self::Codes),
             (lists::FORMAT, Self::Lists),
+            (hnsw::FORMAT, Self::Graph),
         ];
         let is_of = |format: &Format| files.iter().any(|path| format.open(path).is_ok());
         formats.into_iter().find(|(format, _)| is_of(format)).map_or(Self::Distances, |(_, kept)| kept)
@@ -137,6 +143,7 @@ fn append(
         Kept::Sketches => Ok(Sketch::append(index, &space, side_by_side)?),
         Kept::Codes => Ok(vector_codes::append(index, &space, side_by_side)?),
         Kept::Lists => Ok(lists::append(index, &space, side_by_side)?),
+        Kept::Graph => Err(no_upkeep(index)),
     }
 }
 
@@ -147,6 +154,7 @@ fn settle(path: &Path, store: &dyn Store) -> Result<(), UpkeepError> {
         Kept::Sketches => sketch::FORMAT,
         Kept::Codes => vector_codes::FORMAT,
         Kept::Lists => lists::FORMAT,
+        Kept::Graph => return Err(no_upkeep(path)),
     };
     Ok(packed_file::settle(path, format, store).map_err(SketchError::from)?)
 }
@@ -158,8 +166,14 @@ fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, Upke
         Kept::Sketches => Sketch::measure_of(index)?,
         Kept::Codes => vector_codes::measure_of(index, &**store)?,
         Kept::Lists => lists::measure_of(index, &**store)?,
+        Kept::Graph => return Err(no_upkeep(index)),
     };
     Ok(spaces::open(&measure, Arc::clone(store))?)
+}
+
+/// A graph is not changed together with its store.
+fn no_upkeep(path: &Path) -> UpkeepError {
+    HnswError::NoUpkeep { path: path.to_owned() }.into()
 }
 
 /// Writes a changed store as one file again, and its indexes with a row for each remaining object. `access` decides
@@ -221,6 +235,7 @@ fn write_indexes(
             }
             Kept::Codes => vector_codes::write_compacted(index, &*of_before, &*of_after, side_by_side)?,
             Kept::Lists => lists::write_compacted(index, &of_before, &*of_after, cancelled)?,
+            Kept::Graph => return Err(no_upkeep(index)),
         }
     }
     if cancelled() {

@@ -22,8 +22,8 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, exact_text, sha
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`,
-/// `truth`: of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`: what an
-/// approximate search looked at.
+/// `truth`: of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`, `expansion`: what
+/// an approximate search looked at.
 pub static CSV: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,

@@ -19,7 +19,7 @@ use crate::images::decode::decode_image;
 use crate::images::read_files::read_whole;
 use crate::resources;
 use crate::results::html::markup::Picture;
-use crate::results::looked::{CANDIDATES, LISTS, Looked, PROBES, REFINE};
+use crate::results::looked::{CANDIDATES, EXPANSION, LISTS, Looked, PROBES, REFINE};
 use crate::results::rows::RowSink;
 use crate::results::sink::{
     Answer, Collected, INPUTS, K, OUT, OrderedWriter, QUERY, RANGE, RESULTS, SPACE, STORE, TRUTH, exact_text,
@@ -50,8 +50,8 @@ const THUMBNAILS_KEPT: usize = 4096;
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`: the
-/// settings of the search, to show. `probes`, `refine`, `lists`, `candidates`: what an approximate search looked at. `truth`: of no
-/// effect here. `title`: the page's.
+/// settings of the search, to show. `probes`, `refine`, `lists`, `candidates`, `expansion`: what an approximate search looked at.
+/// `truth`: of no effect here. `title`: the page's.
 pub static HTML: OperatorSpec = OperatorSpec {
     parameters: &[
         STORE,
@@ -63,6 +63,7 @@ pub static HTML: OperatorSpec = OperatorSpec {
         REFINE,
         LISTS,
         CANDIDATES,
+        EXPANSION,
         TRUTH,
         Parameter::new("title", ParameterType::Text, Default::Text("Search results"), "the page's title"),
     ],

@@ -35,11 +35,21 @@ pub(crate) const CANDIDATES: Parameter = Parameter::new(
 )
 .unit("objects");
 
+pub(crate) const EXPANSION: Parameter = Parameter::new(
+    "expansion",
+    ParameterType::integer_from(1),
+    Default::Absent,
+    "`expansion` of the `hnsw_candidates` of the search, if it has one: results are marked as not exact",
+)
+.unit("vectors");
+
 /// The part of the objects that a query looked at, if it did not look at all: then its answer is approximate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looked {
     /// So many lists, with so many candidates for each object to find if lists hold codes.
     Lists { probes: i64, refine: Option<i64> },
+    /// Those that a walk through a graph met, of which it kept so many.
+    Graph(i64),
     /// So many candidates by permutations; 0 if their number depends on the store.
     Candidates(i64),
 }
@@ -47,6 +57,9 @@ pub(crate) enum Looked {
 impl Looked {
     /// As the parameters of a sink say.
     pub(crate) fn of(bind: &Bind<'_>) -> Result<Option<Self>, BoxError> {
+        if let Some(expansion) = bind.get_integer(EXPANSION.name) {
+            return Ok(Some(Self::Graph(expansion)));
+        }
         let Some(probes) = bind.get_integer(PROBES.name) else {
             return Ok(bind.get_integer(CANDIDATES.name).map(Self::Candidates));
         };
@@ -62,6 +75,11 @@ impl Looked {
             Self::Lists { probes, refine } => {
                 let of_codes = refine.map(|count| format!(", and ranked {count} candidates for each object"));
                 format!("each query looked into the {probes} nearest lists{}", of_codes.unwrap_or_default())
+            }
+            Self::Graph(expansion) => {
+                format!(
+                    "each query walked through a graph of near neighbours, with an expansion of {expansion}"
+                )
             }
             Self::Candidates(0) => {
                 "each query looked at the objects with the most similar permutations".to_owned()
@@ -79,6 +97,7 @@ impl Looked {
                 let refine = refine.map(|count| (REFINE.name, count));
                 std::iter::once((PROBES.name, probes)).chain(refine).collect()
             }
+            Self::Graph(expansion) => vec![(EXPANSION.name, expansion)],
             Self::Candidates(0) => Vec::new(),
             Self::Candidates(count) => vec![(CANDIDATES.name, count)],
         }
@@ -123,6 +142,8 @@ mod tests {
         let metadata = [("boxwork.exact", "false"), ("boxwork.probes", "8"), ("boxwork.refine", "20")];
         assert_eq!(codes.metadata(), metadata.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert!(codes.in_words().ends_with("the 8 nearest lists, and ranked 20 candidates for each object"));
+        assert_eq!(Looked::Graph(64).members(), "\"exact\": false, \"expansion\": 64, ");
+        assert_eq!(Looked::Graph(64).columns(), (",exact,expansion".to_owned(), ",false,64".to_owned()));
         assert_eq!(Looked::Candidates(0).columns().0, ",exact");
         assert_eq!(Looked::Candidates(9).members(), "\"exact\": false, \"candidates\": 9, ");
     }

@@ -33,8 +33,8 @@ const RANKS: [usize; 3] = [1, 10, 100];
 /// # Parameters
 /// `truth`: ids of the true neighbours, nearest first, a row for each query. `k`: the neighbours that count; all of the truth
 /// without it, and never more than a row of it has. `out`: the file to write, or `-` for standard output. `probes`, `refine`,
-/// `lists`, `candidates`: what an approximate search looked at. `store`, `space`, `range`: of no effect here; with them the format may
-/// be a parameter.
+/// `lists`, `candidates`, `expansion`: what an approximate search looked at. `store`, `space`, `range`: of no effect here; with them the
+/// format may be a parameter.
 pub static RECALL: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,

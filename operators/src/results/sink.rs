@@ -16,7 +16,7 @@ use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use crate::columns;
 use crate::resources::{self, store_parameter};
-use crate::results::looked::{CANDIDATES, LISTS, Looked, PROBES, REFINE};
+use crate::results::looked::{CANDIDATES, EXPANSION, LISTS, Looked, PROBES, REFINE};
 use boxwork_stores::signature_store::{TemporaryFile, way_out};
 use boxwork_stores::store::Store;
 
@@ -140,7 +140,7 @@ pub(crate) const TRUTH: Parameter = Parameter::new(
 
 /// The parameters of a sink that has no others.
 pub(crate) const PARAMETERS: &[Parameter] =
-    &[STORE, OUT, SPACE, K, RANGE, PROBES, REFINE, LISTS, CANDIDATES, TRUTH];
+    &[STORE, OUT, SPACE, K, RANGE, PROBES, REFINE, LISTS, CANDIDATES, EXPANSION, TRUTH];
 
 /// The text of an answer, given its part of the run and what a query looked at, if that is not all objects.
 pub(crate) type Render = fn(&[Answer], Part, Option<Looked>) -> String;

@@ -18,8 +18,8 @@ use crate::results::sink::{Answer, INPUTS, PARAMETERS, TextSink, share_writer};
 ///
 /// # Parameters
 /// `store`: the store that was searched. `out`: the file to write, or `-` for standard output. `space`, `k`, `range`,
-/// `truth`: of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`: what an
-/// approximate search looked at.
+/// `truth`: of no effect here; with them the format may be a parameter. `probes`, `refine`, `lists`, `candidates`, `expansion`: what
+/// an approximate search looked at.
 pub static TABLE: OperatorSpec = OperatorSpec {
     parameters: PARAMETERS,
     inputs: INPUTS,

@@ -60,7 +60,8 @@ impl Operator for Probe {
         let Some(envelope) = cx.take(QUERIES) else {
             return Ok(if cx.is_ended(QUERIES) { Flow::Done } else { Flow::Wait });
         };
-        let (numbers, vectors) = query_vectors(&[envelope], &self.lists)?;
+        let (numbers, mut vectors) = query_vectors(&[envelope], self.lists.quantizers().dimensions())?;
+        self.lists.prepare(&mut vectors);
         let nearest = self.lists.nearest(&vectors, self.probes.min(self.lists.count()));
         let each = || {
             numbers

@@ -98,8 +98,8 @@ struct ScanLists {
     slots: usize,
     /// Lists and queries.
     probes: Vec<(u32, u32)>,
-    /// The candidates of all queries, once found, and the first of them that is not given yet.
-    found: Option<(Vec<(u32, u64)>, usize)>,
+    /// The candidates of all queries, once found.
+    found: Option<Found>,
 }
 
 impl Operator for ScanLists {
@@ -112,21 +112,39 @@ impl Operator for ScanLists {
             return Ok(Flow::Wait);
         }
         if self.found.is_none() {
-            self.found = self.find(cx)?.map(|found| (found, 0));
+            self.found = self.find(cx)?.map(Found::new);
         }
-        let Some((found, next)) = &mut self.found else { return Ok(Flow::Done) };
-        while *next < found.len() {
-            if !cx.has_room(CANDIDATES) {
+        self.found.as_mut().map_or(Ok(Flow::Done), |found| found.give(cx, CANDIDATES))
+    }
+}
+
+/// Candidates of all queries of a request, which leave in envelopes as there is room.
+pub(super) struct Found {
+    /// Queries and objects.
+    rows: Vec<(u32, u64)>,
+    /// The first that is not given yet.
+    next: usize,
+}
+
+impl Found {
+    pub(super) fn new(rows: Vec<(u32, u64)>) -> Self {
+        Self { rows, next: 0 }
+    }
+
+    /// Gives what there is room for.
+    pub(super) fn give(&mut self, cx: &mut Context<'_>, to: Out) -> Result<Flow, BoxError> {
+        while self.next < self.rows.len() {
+            if !cx.has_room(to) {
                 return Ok(Flow::Wait);
             }
-            let rows = &found[*next..found.len().min(*next + ENVELOPE_ROWS)];
-            *next += rows.len();
+            let rows = &self.rows[self.next..self.rows.len().min(self.next + ENVELOPE_ROWS)];
             let columns: [(&str, ArrayRef); 3] = [
                 ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
                 ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
                 ("lower", Arc::new(Float64Array::from(vec![columns::NO_BOUND; rows.len()]))),
             ];
-            if cx.push(CANDIDATES, Envelope::from_columns(columns)?)? == Pushed::Closed {
+            self.next += rows.len();
+            if cx.push(to, Envelope::from_columns(columns)?)? == Pushed::Closed {
                 break;
             }
         }
@@ -139,7 +157,8 @@ impl ScanLists {
     fn find(&mut self, cx: &mut Context<'_>) -> Result<Option<Vec<(u32, u64)>>, BoxError> {
         let subset = self.among.read(cx, &**self.lists.space().store())?;
         let subset = subset.as_deref();
-        let (numbers, vectors) = query_vectors(cx.side(QUERY), &self.lists)?;
+        let (numbers, mut vectors) = query_vectors(cx.side(QUERY), self.lists.quantizers().dimensions())?;
+        self.lists.prepare(&mut vectors);
         if let Some(few) = subset.filter(|subset| is_few(subset, &**self.lists.space().store())) {
             let each = numbers.iter().flat_map(|number| few.ids().map(move |id| (*number, id)));
             return Ok(Some(each.collect()));
@@ -268,9 +287,11 @@ fn scan(
     }
 }
 
-/// The numbers of queries within the request, ascending, and their vectors, prepared for the lists.
-pub(super) fn query_vectors(envelopes: &[Envelope], lists: &Lists) -> Result<(Vec<u32>, Vec<f32>), BoxError> {
-    let dimensions = lists.quantizers().dimensions();
+/// The numbers of queries within the request, ascending, and their vectors.
+pub(super) fn query_vectors(
+    envelopes: &[Envelope],
+    dimensions: usize,
+) -> Result<(Vec<u32>, Vec<f32>), BoxError> {
     let mut found: Vec<(u32, Vec<f32>)> = Vec::new();
     for envelope in envelopes {
         let objects = as_f32(envelope.column("object")?);
@@ -295,7 +316,5 @@ pub(super) fn query_vectors(envelopes: &[Envelope], lists: &Lists) -> Result<(Ve
     }
     found.sort_by_key(|(number, _)| *number);
     let numbers = found.iter().map(|(number, _)| *number).collect();
-    let mut vectors: Vec<f32> = found.into_iter().flat_map(|(_, vector)| vector).collect();
-    lists.prepare(&mut vectors);
-    Ok((numbers, vectors))
+    Ok((numbers, found.into_iter().flat_map(|(_, vector)| vector).collect()))
 }

@@ -76,12 +76,18 @@ pub struct Arguments {
     /// no other vector is nearer
     #[arg(long, requires = "lists")]
     prove: bool,
+    /// The graph of a store of vectors, made by `boxwork hnsw`: the search walks through it, and may miss objects
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lists", "codes", "pivots", "device", "p", "root", "alpha", "similarity", "ground"])]
+    graph: Option<PathBuf>,
+    /// Vectors that a walk through the graph keeps, at least `--refine` for each object to find; more find more of the answer
+    #[arg(long, value_name = "N", requires = "graph", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    expansion: u32,
     /// Lists that a query looks into; more find more of the answer
     #[arg(long, value_name = "N", requires = "lists", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     probes: u32,
-    /// Candidates for each object to find, if the lists hold codes
-    #[arg(long, value_name = "N", requires = "lists", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    refine: u32,
+    /// Candidates for each object to find, by lists that hold codes [default: 10] or by a graph [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    refine: Option<u32>,
     /// Only objects whose last folder has this name, or whose names begin with it if it ends in /: of a store of vectors
     #[arg(long, value_name = "FOLDER", conflicts_with = "pivots")]
     class: Option<String>,
@@ -114,7 +120,14 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         say(format_args!("error: --range: {range} is not a number of at least 0"));
         return Exit::Usage;
     }
+    if arguments.refine.is_some() && arguments.lists.is_none() && arguments.graph.is_none() {
+        say(format_args!("error: --refine: it is for searches by --lists or --graph: leave it out"));
+        return Exit::Usage;
+    }
     let is_among = arguments.class.is_some() || arguments.subset.is_some();
+    if let Some(graph) = &arguments.graph {
+        return by_graph(catalog, graph, arguments);
+    }
     if arguments.lists.is_none() && (arguments.codes.is_some() || arguments.query_file.is_some() || is_among)
     {
         return vectors(catalog, arguments);
@@ -208,7 +221,7 @@ impl Arguments {
         values.extend([
             ("lists".to_owned(), path_value(lists)),
             ("probes".to_owned(), whole(self.probes)),
-            ("refine".to_owned(), whole(self.refine)),
+            ("refine".to_owned(), whole(self.refine.unwrap_or(10))),
         ]);
         self.give_rows(values);
         self.give_limits(values);
@@ -225,6 +238,26 @@ impl Arguments {
         values.extend(self.class.as_ref().map(|class| ("class".to_owned(), Value::Text(class.clone()))));
         values.extend(self.subset.as_ref().map(|path| ("subset".to_owned(), path_value(path))));
     }
+}
+
+/// Searches among vectors by a graph of near neighbours.
+fn by_graph(catalog: &Catalog, graph: &Path, arguments: &Arguments) -> Exit {
+    let mut values = BTreeMap::from([
+        ("store".to_owned(), path_value(&arguments.store)),
+        ("graph".to_owned(), path_value(graph)),
+        ("expansion".to_owned(), whole(arguments.expansion)),
+        ("format".to_owned(), Value::Text(arguments.format.clone())),
+        ("out".to_owned(), path_value(&arguments.out)),
+    ]);
+    values.extend(arguments.refine.map(|refine| ("refine".to_owned(), whole(refine))));
+    arguments.give_rows(&mut values);
+    arguments.give_limits(&mut values);
+    if arguments.k.is_none() && arguments.range.is_some() {
+        // A walk has no range: those within it are some of the vectors that it keeps.
+        values.insert("k".to_owned(), whole(arguments.expansion));
+    }
+    arguments.space.give(&mut values);
+    search(shipped::GRAPH_SEARCH, catalog, &values, arguments)
 }
 
 /// Runs a pipeline of a search.
