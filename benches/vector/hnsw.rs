@@ -35,31 +35,45 @@ struct Way<'a> {
     seconds: Vec<f64>,
 }
 
+impl<'a> Way<'a> {
+    fn new(truth: &Answers, name: String, answer: Box<dyn Fn() -> Answers + 'a>) -> Self {
+        let found = answer();
+        let rows: Vec<Vec<u32>> =
+            found.iter().map(|found| found.iter().map(|(_, row)| *row).collect()).collect();
+        Self { name, recall: World::recall(truth, &rows, K), answer, seconds: Vec::new() }
+    }
+}
+
 pub(super) fn run(bench: &Bench, arguments: &Arguments) {
     let (world, measure) = (&bench.world, VectorMeasure::L2);
     let truth = world.exact(measure, K);
     let (codes, count) = (codes(bench, measure), world.count());
     let each = || world.queries.chunks_exact(world.dimensions);
-    let mut ways: Vec<Way<'_>> = Vec::new();
-    let mut way = |name: String, answer: Box<dyn Fn() -> Answers + '_>| {
-        let rows: Vec<Vec<u32>> =
-            answer().iter().map(|found| found.iter().map(|(_, row)| *row).collect()).collect();
-        ways.push(Way { name, recall: World::recall(&truth, &rows, K), answer, seconds: Vec::new() });
-    };
-    let by_codes = |queries: &[&[f32]]| searched(bench, measure, K, &codes, queries, 0..count);
-    way(
-        "exact by codes, together".to_owned(),
-        Box::new(|| shared(bench.threads, truth.len(), |part| by_codes(&world.each_query()[part]))),
-    );
-    way(
-        "exact by codes, one by one".to_owned(),
-        Box::new(|| each().flat_map(|query| by_codes(&[query])).collect()),
-    );
     let most = list(arguments, "lists", "1024").into_iter().filter(|lists| lists * 20 <= count).max();
     let lists = most.map(|lists| RowLists::new(world, ByList::new(bench, lists)));
+    let space = space(world);
+    let graphs: Vec<(GraphNumbers, Hnsw)> = arguments
+        .text("numbers")
+        .unwrap_or("f32,f16,i8")
+        .split(',')
+        .map(|name| graph(bench, &space, name))
+        .collect();
+    let by_codes = |queries: &[&[f32]]| searched(bench, measure, K, &codes, queries, 0..count);
+    let mut ways: Vec<Way<'_>> = Vec::new();
+    ways.push(Way::new(
+        &truth,
+        "exact by codes, together".to_owned(),
+        Box::new(|| shared(bench.threads, truth.len(), |part| by_codes(&world.each_query()[part]))),
+    ));
+    ways.push(Way::new(
+        &truth,
+        "exact by codes, one by one".to_owned(),
+        Box::new(|| each().flat_map(|query| by_codes(&[query])).collect()),
+    ));
     if let (Some(lists), Some(most)) = (&lists, most) {
         for probes in list(arguments, "probes", "4,16,64").into_iter().filter(|probes| *probes <= most) {
-            way(
+            ways.push(Way::new(
+                &truth,
                 format!("{most} lists, {probes} probed, together"),
                 Box::new(move || {
                     shared(bench.threads, world.each_query().len(), |part| {
@@ -68,8 +82,9 @@ pub(super) fn run(bench: &Bench, arguments: &Arguments) {
                         lists.searched(bench, queries, probes, K)
                     })
                 }),
-            );
-            way(
+            ));
+            ways.push(Way::new(
+                &truth,
                 format!("{most} lists, {probes} probed, one by one"),
                 Box::new(move || {
                     shared(bench.threads, world.each_query().len(), |part| {
@@ -80,19 +95,13 @@ pub(super) fn run(bench: &Bench, arguments: &Arguments) {
                             .collect()
                     })
                 }),
-            );
+            ));
         }
     }
-    let space = space(world);
-    let graphs: Vec<(GraphNumbers, Hnsw)> = arguments
-        .text("numbers")
-        .unwrap_or("f32,f16,i8")
-        .split(',')
-        .map(|name| graph(bench, &space, name))
-        .collect();
     for (numbers, graph) in &graphs {
         for expansion in list(arguments, "expansions", "16,32,64,128,256") {
-            way(
+            ways.push(Way::new(
+                &truth,
                 format!("graph of {}, expansion {expansion}", numbers.name()),
                 Box::new(move || {
                     shared(bench.threads, world.each_query().len(), |part| {
@@ -100,7 +109,7 @@ pub(super) fn run(bench: &Bench, arguments: &Arguments) {
                         world.each_query()[part].iter().map(|query| walk(query)).collect()
                     })
                 }),
-            );
+            ));
         }
     }
     report(bench, &mut ways, truth.len());

@@ -18,8 +18,8 @@ mod graph;
 #[cfg(not(feature = "graph"))]
 #[path = "hnsw/no_graph.rs"]
 mod graph;
-mod builder;
 mod reader;
+mod builder;
 
 use std::path::Path;
 use std::sync::Arc;

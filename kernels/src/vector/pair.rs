@@ -113,8 +113,8 @@ impl<N: Loaded, const IS_PRODUCT: bool> Work for Pair<'_, N, IS_PRODUCT> {
         let length = self.a.len();
         let (mut sums, mut from) = ([lanes.splat(0.0); SUMS], 0);
         while from + SUMS * L::COUNT <= length {
-            for part in 0..SUMS {
-                sums[part] = self.add(lanes, from + part * L::COUNT, sums[part]);
+            for (part, sum) in sums.iter_mut().enumerate() {
+                *sum = self.add(lanes, from + part * L::COUNT, *sum);
             }
             from += SUMS * L::COUNT;
         }
