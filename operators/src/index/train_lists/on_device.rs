@@ -95,13 +95,19 @@ pub(super) fn stage(
 ) -> DeviceStage<Assignment> {
     let count = clustering.rows.len() / dimensions;
     let bytes_of_row = 4 * dimensions + 2 * padded(dimensions) + size_of::<[f32; 2]>();
+    let has_doubles = |device: &usize| devices.list()[*device].info().has_doubles;
+    // One device that has all rows computes the means too, which takes it less time than slots need for them while several
+    // devices share the rows.
+    let alone = allowed.iter().find(|device| has_doubles(device)).copied();
+    let alone = alone.filter(|_| count.saturating_mul(bytes_of_row) <= sized.chunk_bytes);
+    let allowed = alone.map_or(allowed, |device| Arc::from([device]));
     // Each device has a chunk at least.
     let of_chunk = (sized.chunk_bytes / bytes_of_row).min(count.div_ceil(allowed.len())).max(1);
     let chunks: Vec<_> =
         (0..count).step_by(of_chunk).map(|first| first..count.min(first + of_chunk)).collect();
     let bytes = chunks.iter().map(|rows| (rows.len() * bytes_of_row) as u64);
     let residence = Residence::new(&devices, Arc::clone(&allowed), bytes);
-    let has_doubles = allowed.iter().all(|device| devices.list()[*device].info().has_doubles);
+    let has_doubles = allowed.iter().all(has_doubles);
     let task = Assignment {
         has_means: chunks.len() == 1 && residence.is_kept(0) && has_doubles,
         residence,

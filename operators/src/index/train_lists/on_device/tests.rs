@@ -114,6 +114,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
     drop(harness);
     let task = task.lock().unwrap().take().expect("the stage has ended");
     let (undecided, rounds, has_means) = (task.undecided, task.clustering.rounds.count(), task.has_means);
+    assert_eq!(has_means, task.chunks.len() == 1, "one device that has all rows computes the means");
     let found = task.into_clustering().rounds.into_clustering();
     assert_eq!(
         found.centroids, expected.centroids,
@@ -154,7 +155,11 @@ fn centroids_of_devices_have_the_bits_of_slots() {
     // Several blocks of rows, whose sums join in their order.
     sound(&Case { numbers: Numbers::Wide, rows: 2 * BLOCK + 77, dimensions: 2, clusters: 3, ..USUAL });
     sound(&Case { numbers: Numbers::Large, ..USUAL });
-    check(&Case { rows: 300, ..USUAL }, FaultPlan { appears_as: 3, ..FaultPlan::default() });
+    // Of several devices one has all rows, if it can; otherwise each has a part.
+    for chunk_bytes in [1 << 30, 130 * 136] {
+        let case = Case { rows: 300, chunk_bytes, ..USUAL };
+        check(&case, FaultPlan { appears_as: 3, ..FaultPlan::default() });
+    }
     // Matrix units, as devices without them compute.
     let halves = Case { emulates: true, rows: 150, ..USUAL };
     for (dimensions, clusters) in [(16, 9), (33, 131)] {
