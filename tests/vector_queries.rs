@@ -175,6 +175,24 @@ fn recall_counts_true_neighbours_over_all_requests() {
 }
 
 #[test]
+fn many_queries_look_into_many_lists() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    // 3000 queries with 40 lists each are more pairs than an envelope has rows.
+    let bytes: Vec<u8> = (0..3000 * 4).map(|i: usize| (i * 104_729 % 251) as u8).collect();
+    fs::write(at.join("query_3000x4.u8"), bytes).expect("a disk");
+    ok(at, &["lists", "--store", "s.arrow", "--lists", "40", "--out", "s.lists.arrow"]);
+    let exact = run(at, "vector_search", &["queries=query_3000x4.u8"]);
+    let found = run(at, "vector_probe", &["queries=query_3000x4.u8", "lists=s.lists.arrow", "probes=40"]);
+    let without_mark = |line: &str| line.split(",false").next().map(str::to_owned);
+    assert_eq!(exact.lines().count(), 1 + 3000 * 7);
+    assert!(
+        exact.lines().skip(1).map(|line| Some(line.to_owned())).eq(found.lines().skip(1).map(without_mark))
+    );
+}
+
+#[test]
 fn lists_are_searched_among_given_ids() {
     let folder = folder();
     let at = folder.path();
