@@ -18,8 +18,14 @@ const METHODS: [&str; 6] = ["GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 const TYPES: [&str; 5] =
     ["application/json", "image/jpeg", "multipart/form-data; boundary=x", "application/jsonl", "text/plain"];
 const BEGINNINGS: [&str; 8] = [
-    "/", "/assets/", "/v1/stores/s/objects", "/v1/stores/s/objects/0/", "/v1/stores/s/search",
-    "/v1/stores/s/sessions", "/v1/sessions/", "/plain?",
+    "/",
+    "/assets/",
+    "/v1/stores/s/objects",
+    "/v1/stores/s/objects/0/",
+    "/v1/stores/s/search",
+    "/v1/stores/s/sessions",
+    "/v1/sessions/",
+    "/plain?",
 ];
 
 #[derive(Arbitrary, Debug)]
@@ -44,7 +50,8 @@ fn world() -> &'static World {
         std::fs::create_dir_all(images.join("a")).expect("a folder");
         std::fs::write(folder().join("secret.jpg"), SECRET).expect("written");
         let path = folder().join("s.jsonl");
-        let line = |name: &str| format!("{{\"name\": \"{name}\", \"centroids\": [[0, 0]], \"weights\": [1]}}\n");
+        let line =
+            |name: &str| format!("{{\"name\": \"{name}\", \"centroids\": [[0, 0]], \"weights\": [1]}}\n");
         std::fs::write(&path, ["a/1.jpg", "../secret.jpg", "a/2.jpg"].map(line).concat()).expect("written");
         let engine = Arc::new(Engine::builder().workers(1).start().expect("threads"));
         let opening = Opening {

@@ -5,6 +5,7 @@ pub mod index;
 pub mod objects;
 pub mod seal;
 pub mod store;
+pub mod vectors;
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -56,6 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     put(root, "experiment", "small", SWEEP.as_bytes())?;
+    put(root, "subset", "names", b"v/1\nv/69\n")?;
     put(root, "run_report", "small", REPORT.as_bytes())?;
     put(root, "metrics_page", "small", PAGE.as_bytes())?;
 
