@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use boxwork_kernels::cholesky::{Factorisation, Faer, TiledMatrix};
+use boxwork_kernels::cholesky::{Factorisation, Faer, Tasks as _, TiledMatrix};
 use boxwork_operators::cholesky::factorise;
 use boxwork_runtime::operator::{
     BoxError, Catalog, Context, Environment, Flow, Kind, Operator, OperatorEntry,

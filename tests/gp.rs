@@ -287,8 +287,16 @@ fn many_points_stream_through_a_few_envelopes() {
     let points: String = (0..20_000).map(|i| format!("{},{}\n", i % 100, i % 77)).collect();
     write(at, "many.csv", &format!("x1,x2\n{points}"));
     let call = ["gp", "predict", "--model", "hill.gp.arrow", "--samples", "many.csv", "--format", "csv"];
-    let one = ok(at, &[&call[..], &["--workers", "1"]].concat());
+    let one = ok(at, &[&call[..], &["--workers", "1", "--report", "r.json"]].concat());
     assert_eq!(one.lines().count(), 20_001);
+    // Every edge holds a few envelopes of 256 points, however many pass.
+    let report = json(&fs::read_to_string(at.join("r.json")).expect("a report"));
+    let edges = report["edges"].as_array().expect("edges");
+    for edge in edges {
+        let (passed, high) = (edge["envelopes"].as_u64().unwrap(), edge["envelopes_high"].as_u64().unwrap());
+        assert!(passed == 79 && (1..=4).contains(&high) && edge["envelopes_max"] == 4, "{edge}");
+    }
+    assert_eq!(edges.len(), 2);
     assert!(one.lines().nth(1).unwrap().starts_with("line 2,"));
     assert!(one == ok(at, &[&call[..], &["--workers", "3"]].concat()));
 }
@@ -314,4 +322,183 @@ fn a_chain_of_boxes_has_the_factor_of_the_graph() {
     assert!(said.contains("behind the last stage") && said.contains("larger tiles"), "{said}");
     let bad = ["run", "cholesky", "--set", "rows=50", "--set", "tile=8", "--set", "kernel=linear(1)"];
     assert!(fails(at, &bad, 3).contains("not positive definite"));
+}
+
+/// Samples on a wave in one dimension.
+fn wave(rows: usize) -> String {
+    let line = |i: usize| {
+        let x = (i * 37 % rows) as f64 * 6.0 / rows as f64;
+        format!("{x},{}\n", x.sin() + 0.05 * (i % 3) as f64)
+    };
+    format!("x,y\n{}", (0..rows).map(line).collect::<String>())
+}
+
+const WAVE: [&str; 9] = ["gp", "fit", "--samples", "wave.csv", "--inputs", "x", "--target", "y", "--kernel"];
+
+#[test]
+#[expect(unsafe_code, reason = "a signal is sent to a child of this test")]
+fn a_fit_that_is_interrupted_writes_nothing() {
+    let folder = folder();
+    let at = folder.path();
+    write(at, "wave.csv", &wave(1500));
+    // A thousand starts take minutes.
+    let more = ["rbf() + white(0.1)", "--optimise", "--restarts", "1000", "--out", "w.gp.arrow"];
+    let mut command = command::boxwork(at);
+    let mut child = command
+        .args([&WAVE[..], &more].concat())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut said = String::new();
+    // The process computes once it has read its samples.
+    let status = format!("/proc/{}/stat", child.id());
+    let ticks = || -> u64 {
+        let text = fs::read_to_string(&status).expect("the process runs");
+        let fields = text.rsplit(')').next().expect("fields behind the name").split_whitespace();
+        fields.skip(11).take(1).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    };
+    while ticks() < 100 {
+        std::thread::yield_now();
+    }
+    let id = i32::try_from(child.id()).expect("an id");
+    // SAFETY: the child has not been waited for, so the id is its own.
+    assert_eq!(unsafe { libc::kill(id, libc::SIGINT) }, 0);
+    std::io::Read::read_to_string(&mut child.stderr.take().expect("a pipe"), &mut said).expect("text");
+    assert_eq!(child.wait().expect("a status").code(), Some(130), "{said}");
+    assert!(said.contains("nothing was left half-written"), "{said}");
+    let left: Vec<_> =
+        fs::read_dir(at).expect("the folder").map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["wave.csv"]);
+}
+
+#[test]
+fn a_factor_in_f32_says_what_it_costs_and_is_refused_where_it_costs_too_much() {
+    let folder = folder();
+    let at = folder.path();
+    write(at, "wave.csv", &wave(200));
+    write(at, "new.csv", "x\n0.1\n3.3\n");
+    let fit = |kernel: &str, precision: &str, more: &[&str]| {
+        let out = ["--precision", precision, "--force", "--out", "w.gp.arrow"];
+        let output = run(at, &[&WAVE[..], &[kernel], &out, more].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let means = || {
+        let call = ["gp", "predict", "--model", "w.gp.arrow", "--samples", "new.csv", "--format", "json"];
+        let lines = ok(at, &call);
+        lines.lines().map(|line| json(line)["mean"].as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let kernel = "rbf() + white(0.01)";
+    assert_eq!(fit(kernel, "f64", &[]).0, Some(0));
+    let exact = means();
+    let (status, said) = fit(kernel, "mixed", &[]);
+    assert!(status == Some(0) && said.contains("weights were refined in f64"), "{said}");
+    assert!(said.contains("the error of the log likelihood is about"), "{said}");
+    assert!(means().iter().zip(&exact).all(|(a, b)| near(*a, *b, 1e-9)));
+    let (status, said) = fit(kernel, "f32", &[]);
+    assert!(status == Some(0) && said.contains("the factor is one of f32"), "{said}");
+    assert!(means().iter().zip(&exact).all(|(a, b)| near(*a, *b, 1e-2)));
+    let (status, said) = fit("rbf() + white(1e-9 fixed)", "mixed", &[]);
+    assert!(status == Some(0) && said.contains("so the factor was made again in f64"), "{said}");
+    // Without noise there is no factor in f32 at the start of a search.
+    let (status, said) = fit("rbf() + white(1e-9 fixed)", "mixed", &["--optimise"]);
+    assert!(status == Some(3) && said.contains("precision: f64"), "{said}");
+}
+
+#[test]
+fn samples_without_inputs_are_refused() {
+    let folder = folder();
+    let at = folder.path();
+    write(at, "wave.csv", &wave(10));
+    let call = ["gp", "fit", "--samples", "wave.csv", "--target", "y", "--out", "w.gp.arrow"];
+    assert!(fails(at, &call, 2).contains("--inputs: name the columns"));
+    let call = ["run", "gp_fit", "--set", "samples=wave.csv", "--set", "inputs=", "--set", "target=y"];
+    let said = fails(at, &[&call[..], &["--set", "out=w.gp.arrow"]].concat(), 3);
+    assert!(said.contains("no column ``") && said.contains("there are x, y"), "{said}");
+    assert!(!at.join("w.gp.arrow").exists());
+}
+
+const OBJECTS: [&str; 8] =
+    ["run", "gp_objects", "--set", "store=points.jsonl", "--set", "targets=known.csv", "--set", "target=y"];
+
+#[test]
+fn a_process_over_objects_is_the_one_over_their_coordinates() {
+    let folder = folder();
+    let at = folder.path();
+    let place = |i: usize| [(i * 7 % 24) as f64 / 8.0, (i * 5 % 24) as f64 / 4.0];
+    let object = |i: usize| format!("{{\"name\": \"p{i}\", \"object\": {:?}}}\n", place(i));
+    write(at, "points.jsonl", &(0..24).map(object).collect::<String>());
+    let y = |i: usize| (i * i % 7) as f64 + 40.0;
+    // Names and ids, in any order.
+    let known =
+        |i: usize| format!("{},{}\n", if i % 2 == 0 { format!("p{i}") } else { format!("#{i}") }, y(i));
+    write(at, "known.csv", &format!("name,y\n{}", [3, 0, 8, 5, 2, 7, 11].map(known).concat()));
+    let row = |i: usize| format!("{},{},{}\n", place(i)[0], place(i)[1], y(i));
+    write(at, "same.csv", &format!("a,b,y\n{}", [3, 0, 8, 5, 2, 7, 11].map(row).concat()));
+    write(at, "all.csv", &format!("a,b,y\n{}", (0..24).map(row).collect::<String>()));
+    let call = [
+        "gp",
+        "fit",
+        "--samples",
+        "same.csv",
+        "--inputs",
+        "a,b",
+        "--target",
+        "y",
+        "--normalize",
+        "--noise",
+        "0.2",
+        "--kernel",
+        "rbf(l=1.5)",
+        "--out",
+        "same.gp.arrow",
+    ];
+    ok(at, &call);
+    let call = ["gp", "predict", "--model", "same.gp.arrow", "--samples", "all.csv", "--format", "json"];
+    let expected = ok(at, &call);
+    let more = ["--set", "distance=l2", "--set", "length=1.5", "--set", "noise=0.2", "--set", "format=json"];
+    let found = ok(at, &[&OBJECTS[..], &more].concat());
+    assert_eq!(found.lines().count(), 24);
+    for (i, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        let (found, expected) = (json(found), json(expected));
+        assert_eq!(found["name"], format!("p{i}"));
+        for part in ["mean", "deviation", "lower", "upper"] {
+            let (found, expected) = (found[part].as_f64().unwrap(), expected[part].as_f64().unwrap());
+            assert!(near(found, expected, 1e-9), "p{i}: {part} {found} {expected}");
+        }
+    }
+    let two = ok(at, &[&OBJECTS[..], &more, &["--workers", "3"]].concat());
+    assert!(two == found);
+}
+
+#[test]
+fn a_distance_that_is_no_hilbert_distance_is_refused_before_a_run() {
+    let folder = folder();
+    let at = folder.path();
+    write(
+        at,
+        "points.jsonl",
+        "{\"name\": \"a\", \"object\": [1, 2]}\n{\"name\": \"b\", \"object\": [3, 4]}\n",
+    );
+    write(at, "known.csv", "name,y\na,1\n");
+    let refused = |more: &[&str], status: i32| {
+        let said = fails(at, &[&OBJECTS[..], more].concat(), status);
+        said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
+    };
+    let said = refused(&["--set", "distance=l1"], 1);
+    assert!(said.contains("l1 is no Hilbert distance") && said.contains("`root: true`"), "{said}");
+    ok(at, &[&OBJECTS[..], &["--set", "distance=l1", "--set", "root=true"]].concat());
+    ok(at, &[&OBJECTS[..], &["--set", "distance=l1", "--set", "kernel=laplacian"]].concat());
+    let said = refused(&["--set", "distance=linf"], 1);
+    assert!(said.contains("linf is no Hilbert distance") && said.contains("a distance such as"), "{said}");
+    for (known, part) in [
+        ("name,y\nc,1\n", "`c`"),
+        ("name,y\na,1\n#0,2\n", "has two numbers"),
+        ("name,y\na,one\n", "line 2"),
+        ("name,z\na,1\n", "no column `y`"),
+        ("name,y\n", "no row"),
+    ] {
+        write(at, "known.csv", known);
+        let said = refused(&[], 3);
+        assert!(said.contains(part), "{known}: {said}");
+    }
 }

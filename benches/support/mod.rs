@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod memory;
 pub mod peer;
+pub mod record;
 pub mod signatures;
 pub mod store;
 pub mod timeline;

@@ -10,6 +10,7 @@ const OPENCV: &str = include_str!("../peers/opencv.py");
 const FAISS: &str = include_str!("../peers/faiss_vectors.py");
 const RAPIDFUZZ: &str = include_str!("../peers/rapidfuzz_edit.py");
 const BM3D: &str = include_str!("../peers/bm3d_denoise.py");
+const REGRESSION: &str = include_str!("../peers/gp_peers.py");
 const TORCH: &str = include_str!("../peers/torch_vectors.py");
 
 /// A peer that waits for questions.
@@ -46,6 +47,12 @@ impl Peer {
     /// Starts the package bm3d with these arguments; if it is missing, prints what to install.
     pub fn bm3d(arguments: &[&str]) -> Option<Self> {
         Self::python(BM3D, ["bm3d with NumPy", "bm3d"], arguments, "1")
+    }
+
+    /// Starts scikit-learn or george with these arguments; if it is missing, prints what to install.
+    pub fn regression(package: &str, arguments: &[&str]) -> Option<Self> {
+        let what = if package == "george" { ["george", "george"] } else { ["scikit-learn", "scikit-learn"] };
+        Self::python(REGRESSION, what, arguments, "1")
     }
 
     /// Starts a script in Python, with the name of what it needs and the package that has it.

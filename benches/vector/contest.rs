@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::gaussian_process::pass::multiply_adds;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::support::clock::thread_seconds;
 use super::support::peer::Peer;
+use super::support::record;
 use super::support::{Arguments, Spread};
 use super::world::World;
 
@@ -219,11 +220,7 @@ impl Bench {
         }
         let Some(path) = arguments.text("results") else { return };
         let threads = self.threads;
-        // Without what is true of this machine alone.
-        let is_general = |word: &String| {
-            !["--bench", "results=", "folder=", "sample="].iter().any(|own| word.starts_with(own))
-        };
-        let call = std::env::args().skip(1).filter(is_general).collect::<Vec<_>>().join(" ");
+        let call = record::call();
         let kind = if self.world.is_like_sample { "like a sample of SIFT" } else { "of a mixture" };
         let (count, dimensions) = (self.world.count(), self.world.dimensions);
         let head = json!({
@@ -235,13 +232,11 @@ impl Bench {
             ),
             "command": [format!("cargo bench --bench vector -- {call}")],
             "machine": [format!("{}, code path {}", processor(), self.path)],
-            "date": today(),
+            "date": record::today(),
             "limit": "multiply-adds of f32 in registers (of bytes four times as many with VNNI), or reading of memory, on the same core in the same round",
             "rows": self.record.into_inner().expect("one thread records"),
         });
-        let text = serde_json::to_string_pretty(&head).expect("values have a text");
-        fs::write(path, text + "\n").unwrap_or_else(|error| panic!("results={path}: {error}"));
-        println!("\nresults     {path}");
+        record::write(path, &head);
     }
 }
 
@@ -270,18 +265,6 @@ fn total(numbers: &[f32]) -> f32 {
 fn write_f32(path: &Path, numbers: &[f32]) {
     let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
     fs::write(path, bytes).expect("data for the peer");
-}
-
-/// The date in UTC: years of the Gregorian calendar are counted from March on, in eras of 400.
-fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month, is_next) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1, month >= 10);
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year + u64::from(is_next))
 }
 
 /// All of `count` in parts, one for each thread; results in order.

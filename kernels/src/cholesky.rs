@@ -9,24 +9,28 @@
 //!   order of the graph, which is a panic and not a wrong number.
 
 mod steps;
+mod number;
 mod tiles;
 mod tile_kernels;
+mod blocked;
 #[cfg(feature = "faer")]
 mod by_faer;
 pub mod reference;
 
+pub use self::blocked::Blocked;
 #[cfg(feature = "faer")]
 pub use self::by_faer::Faer;
+pub use self::number::Number;
 pub use self::steps::{Step, Steps};
 pub use self::tile_kernels::{Plain, TileKernels};
 pub use self::tiles::TiledMatrix;
 
-/// The fastest operations of this build: those of the library with the feature `faer`, else [`Plain`].
+/// The fastest operations of this build: those of the library with the feature `faer`, else [`Blocked`].
 #[cfg(feature = "faer")]
 pub type Usual = Faer;
-/// The fastest operations of this build: those of the library with the feature `faer`, else [`Plain`].
+/// The fastest operations of this build: those of the library with the feature `faer`, else [`Blocked`].
 #[cfg(not(feature = "faer"))]
-pub type Usual = Plain;
+pub type Usual = Blocked;
 
 /// The matrix has no Cholesky factor: the pivot of a row, what is left of its diagonal entry, is not above 0, or not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,43 +43,10 @@ pub struct NotPositiveDefinite {
     pub row: usize,
 }
 
-/// The tasks that turn a matrix into its factor (docs/decisions/115; LAPACK working note 190).
-pub struct Factorisation<'m, K> {
-    matrix: &'m TiledMatrix,
-    kernels: K,
-    steps: Steps,
-    fill: Option<&'m Fill<'m>>,
-}
-
-/// Writes tile (i, j): the first two numbers, and its entries by columns, which are 0 before.
-pub type Fill<'f> = dyn Fn(usize, usize, &mut [f64]) + Sync + 'f;
-
-impl<'m, K: TileKernels> Factorisation<'m, K> {
-    /// The tasks of a matrix, which they change in place.
-    pub fn new(matrix: &'m TiledMatrix, kernels: K) -> Self {
-        Self { matrix, kernels, steps: Steps::new(matrix.tile_rows()), fill: None }
-    }
-
-    /// The tasks of a matrix that the first task of each tile fills: no barrier lies between filling and factorising. `fill` writes the
-    /// rows of the matrix; rows of the identity follow by themselves.
-    pub fn filled(matrix: &'m TiledMatrix, kernels: K, fill: &'m Fill<'m>) -> Self {
-        Self { fill: Some(fill), ..Self::new(matrix, kernels) }
-    }
-
-    /// Fills tile (i, j) if this is its first task.
-    fn fill(&self, i: usize, j: usize, k: usize, tile: &mut [f64]) {
-        let Some(fill) = self.fill.filter(|_| k == 0) else { return };
-        fill(i, j, tile);
-        let size = self.matrix.tile_size();
-        if i == j {
-            (self.matrix.rows().saturating_sub(i * size)..size).for_each(|row| tile[row * size + row] = 1.0);
-        }
-    }
-
+/// Tasks that turn a matrix into its factor, whatever its numbers are.
+pub trait Tasks: Sync {
     /// The numbering of the tasks and their order.
-    pub fn steps(&self) -> &Steps {
-        &self.steps
-    }
+    fn steps(&self) -> &Steps;
 
     /// Runs a task. Its predecessors must have ended.
     ///
@@ -84,7 +55,58 @@ impl<'m, K: TileKernels> Factorisation<'m, K> {
     ///
     /// # Panics
     /// When another task writes a tile that this one uses, or the reverse.
-    pub fn run(&self, task: usize) -> Result<(), NotPositiveDefinite> {
+    fn run(&self, task: usize) -> Result<(), NotPositiveDefinite>;
+
+    /// Runs all tasks in the order of their numbers, which the dependences allow.
+    ///
+    /// # Errors
+    /// As [`Tasks::run`].
+    fn run_all(&self) -> Result<(), NotPositiveDefinite> {
+        (0..self.steps().count()).try_for_each(|task| self.run(task))
+    }
+}
+
+/// The tasks that turn a matrix into its factor (docs/decisions/115; LAPACK working note 190).
+pub struct Factorisation<'m, K, T = f64> {
+    matrix: &'m TiledMatrix<T>,
+    kernels: K,
+    steps: Steps,
+    fill: Option<&'m Fill<'m, T>>,
+}
+
+/// Writes tile (i, j): the first two numbers, and its entries by columns, which are 0 before.
+pub type Fill<'f, T = f64> = dyn Fn(usize, usize, &mut [T]) + Sync + 'f;
+
+impl<'m, T: Number, K: TileKernels<T>> Factorisation<'m, K, T> {
+    /// The tasks of a matrix, which they change in place.
+    pub fn new(matrix: &'m TiledMatrix<T>, kernels: K) -> Self {
+        Self { matrix, kernels, steps: Steps::new(matrix.tile_rows()), fill: None }
+    }
+
+    /// The tasks of a matrix that the first task of each tile fills: no barrier lies between filling and factorising. `fill` writes the
+    /// rows of the matrix; rows of the identity follow by themselves.
+    pub fn filled(matrix: &'m TiledMatrix<T>, kernels: K, fill: &'m Fill<'m, T>) -> Self {
+        Self { fill: Some(fill), ..Self::new(matrix, kernels) }
+    }
+
+    /// Fills tile (i, j) if this is its first task.
+    fn fill(&self, i: usize, j: usize, k: usize, tile: &mut [T]) {
+        let Some(fill) = self.fill.filter(|_| k == 0) else { return };
+        fill(i, j, tile);
+        let size = self.matrix.tile_size();
+        if i == j {
+            (self.matrix.rows().saturating_sub(i * size)..size)
+                .for_each(|row| tile[row * size + row] = T::ONE);
+        }
+    }
+}
+
+impl<T: Number, K: TileKernels<T>> Tasks for Factorisation<'_, K, T> {
+    fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    fn run(&self, task: usize) -> Result<(), NotPositiveDefinite> {
         let (matrix, size) = (self.matrix, self.matrix.tile_size());
         match self.steps.step(task) {
             Step::Factor { k } => {
@@ -111,14 +133,6 @@ impl<'m, K: TileKernels> Factorisation<'m, K> {
             }
         }
         Ok(())
-    }
-
-    /// Runs all tasks in the order of their numbers, which the dependences allow.
-    ///
-    /// # Errors
-    /// As [`Factorisation::run`].
-    pub fn run_all(&self) -> Result<(), NotPositiveDefinite> {
-        (0..self.steps.count()).try_for_each(|task| self.run(task))
     }
 }
 

@@ -21,12 +21,15 @@
 
 mod expression;
 mod parse;
+mod points;
 mod evaluate;
+mod slopes;
 pub mod reference;
 
 #[cfg(test)]
 mod tests;
 
-pub use evaluate::{Points, Scratch};
+pub use evaluate::Scratch;
 pub use expression::{Expression, Form, Parameter};
 pub use parse::CovarianceError;
+pub use points::Points;

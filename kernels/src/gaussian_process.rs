@@ -29,20 +29,26 @@
 //! ([`Expression`](crate::covariance::Expression)). Its factor is the same [`Cholesky`], made by tiles for a batch and by rows for appended samples; [`optimise`]
 //! finds the parameters of the greatest likelihood.
 //!
-//! Modules in reading order: `covariance`, `cholesky`, `model`, `fitting`, `regression`, `optimise`, `select`, `pass` (a bound for every object of a large store), `l1`
+//! Modules in reading order: `covariance`, `cholesky`, `model`, `precision`, `triangle`, `fitting`, `refinement`, `regression`, `predict`, `optimise`, `select`, `pass` (a bound for every object of a large store), `l1`
 //! (columns over long vectors).
 
 mod covariance;
 mod cholesky;
 mod model;
+mod precision;
+mod triangle;
 mod fitting;
+mod refinement;
 mod regression;
+mod predict;
 mod optimise;
 mod score;
 mod select;
 pub mod pass;
 pub mod l1;
 
+#[cfg(test)]
+mod precision_tests;
 #[cfg(test)]
 mod regression_tests;
 #[cfg(test)]
@@ -52,11 +58,10 @@ pub use cholesky::{Cholesky, PIVOT_SQUARED_MIN};
 pub use covariance::{Covariance, Form, Needs, Unfit};
 pub use fitting::{Stopped, TILE, ThisThread, Threads};
 pub use model::Model;
-pub use optimise::{Optimised, RESTARTS_MAX, optimise};
-pub use regression::{
-    BLOCK, CONDITION_MAX, FitError, Jitter, NegativeVariance, Predicted, Predictor, Regression, Settings,
-    predict,
-};
+pub use optimise::{Optimised, RESTARTS_MAX, likelihood, optimise};
+pub use precision::{Precision, Solved};
+pub use predict::{BLOCK, NegativeVariance, Predicted, Predictor, predict};
+pub use regression::{CONDITION_MAX, CONDITION_MAX_SINGLE, FitError, Jitter, Regression, Settings};
 pub use score::{Score, half_width};
 pub use select::Posterior;
 

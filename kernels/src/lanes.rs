@@ -5,11 +5,13 @@
 //! the same bits on every path; `mul_add`, `exp2` and `inverse_root` have their own rounding on each path.
 
 mod bits;
+pub(crate) mod fused;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use half::f16;
 
+use self::fused::Fused;
 use crate::CodePath;
 use crate::bits::Bits;
 
@@ -53,7 +55,7 @@ pub(crate) const ROUND: f32 = 12_582_912.0;
 const _: () = assert!(ROUND == 1.5 * (1 << 23) as f32);
 
 /// The vector operations of one instruction set. A value proves that the machine has the instructions.
-pub(crate) trait Lanes: Bits {
+pub(crate) trait Lanes: Bits + Fused<f64> + Fused<f32> {
     /// Numbers in a vector.
     const COUNT: usize;
     /// A vector.

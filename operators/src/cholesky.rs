@@ -14,9 +14,13 @@ mod cholesky_check;
 #[cfg(test)]
 mod tests;
 
-use boxwork_kernels::cholesky::{Factorisation, NotPositiveDefinite, TileKernels, TiledMatrix};
+use boxwork_kernels::cholesky::{
+    Factorisation, NotPositiveDefinite, Number, Tasks, TileKernels, TiledMatrix,
+};
 use boxwork_runtime::inside::{GraphError, Inside, TaskGraph};
 use boxwork_runtime::operator::OperatorSpec;
+
+pub use tiles::default_entries;
 
 /// The operators of this folder, in the order in which data meets them.
 pub(crate) static LIST: &[&OperatorSpec] = &[
@@ -28,9 +32,9 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
 ];
 
 /// The tasks of a factorisation, for the runtime.
-struct Tasks<'f, 'm, K>(&'f Factorisation<'m, K>);
+struct Graph<'f, F: ?Sized>(&'f F);
 
-impl<K: TileKernels> TaskGraph for Tasks<'_, '_, K> {
+impl<F: Tasks + ?Sized> TaskGraph for Graph<'_, F> {
     type Error = NotPositiveDefinite;
 
     fn tasks(&self) -> usize {
@@ -60,9 +64,9 @@ impl<K: TileKernels> TaskGraph for Tasks<'_, '_, K> {
 /// # Errors
 /// When the matrix is not positive definite, with the first row whose pivot is not positive; when the request is cancelled. The
 /// matrix is neither itself nor its factor then.
-pub fn factorise<K: TileKernels>(
+pub fn factorise<T: Number, K: TileKernels<T>>(
     inside: &mut Inside<'_>,
-    matrix: &mut TiledMatrix,
+    matrix: &mut TiledMatrix<T>,
     kernels: K,
 ) -> Result<(), GraphError<NotPositiveDefinite>> {
     run(inside, &Factorisation::new(matrix, kernels))
@@ -72,9 +76,9 @@ pub fn factorise<K: TileKernels>(
 ///
 /// # Errors
 /// As [`factorise`].
-pub fn run<K: TileKernels>(
+pub fn run<F: Tasks + ?Sized>(
     inside: &mut Inside<'_>,
-    work: &Factorisation<'_, K>,
+    work: &F,
 ) -> Result<(), GraphError<NotPositiveDefinite>> {
-    inside.graph(&Tasks(work))
+    inside.graph(&Graph(work))
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use boxwork_kernels::cholesky::{Factorisation, NotPositiveDefinite, Plain, TiledMatrix, reference};
+use boxwork_kernels::cholesky::{
+    Factorisation, NotPositiveDefinite, Plain, Tasks as _, TiledMatrix, reference,
+};
 use boxwork_operators::cholesky::factorise;
 use boxwork_runtime::inside::GraphError;
 use boxwork_runtime::operator::*;

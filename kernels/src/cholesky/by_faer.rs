@@ -17,16 +17,12 @@ use super::TileKernels;
 pub struct Faer;
 
 fn view(tile: &[f64], size: usize) -> MatRef<'_, f64> {
-    MatRef::from_column_major_slice(tile, size, size)
+    MatRef::from_column_major_slice(tile, tile.len() / size, size)
 }
 
 fn view_mut(tile: &mut [f64], size: usize) -> MatMut<'_, f64> {
-    MatMut::from_column_major_slice_mut(tile, size, size)
-}
-
-fn view_columns_mut(columns: &mut [f64], size: usize) -> MatMut<'_, f64> {
-    let count = columns.len() / size;
-    MatMut::from_column_major_slice_mut(columns, size, count)
+    let rows = tile.len() / size;
+    MatMut::from_column_major_slice_mut(tile, rows, size)
 }
 
 impl TileKernels for Faer {
@@ -69,21 +65,5 @@ impl TileKernels for Faer {
     fn product(&self, left: &[f64], right: &[f64], tile: &mut [f64], size: usize) {
         let right = view(right, size).transpose();
         matmul(view_mut(tile, size), Accum::Add, view(left, size), right, -1.0, Par::Seq);
-    }
-
-    fn solve_columns(&self, triangle: &[f64], columns: &mut [f64], size: usize) {
-        let columns = view_columns_mut(columns, size);
-        solve_lower_triangular_in_place(view(triangle, size), columns, Par::Seq);
-    }
-
-    fn subtract_product(&self, left: &[f64], right: &[f64], columns: &mut [f64], size: usize) {
-        let right = MatRef::from_column_major_slice(right, size, right.len() / size);
-        let columns = view_columns_mut(columns, size);
-        matmul(columns, Accum::Add, view(left, size), right, -1.0, Par::Seq);
-    }
-
-    fn add_transposed_product(&self, left: &[f64], right: &[f64], tile: &mut [f64], size: usize) {
-        let left = view(left, size).transpose();
-        matmul(view_mut(tile, size), Accum::Add, left, view(right, size), 1.0, Par::Seq);
     }
 }

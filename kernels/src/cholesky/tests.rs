@@ -100,11 +100,13 @@ fn check_failures<K: TileKernels + Copy>(kernels: K) {
 #[test]
 fn the_factor_is_that_of_the_reference_in_any_order_of_the_tasks() {
     check(Plain);
+    check(Blocked);
 }
 
 #[test]
 fn a_matrix_that_is_not_positive_definite_is_an_error_with_its_row() {
     check_failures(Plain);
+    check_failures(Blocked);
     let said = NotPositiveDefinite { row: 17 }.to_string();
     assert!(said.starts_with("row 17 of the matrix"), "{said}");
 }
@@ -118,7 +120,7 @@ fn faer_gives_the_factor_and_the_errors_of_the_reference() {
 
 #[test]
 fn a_matrix_of_no_rows_has_no_tasks() {
-    let tiled = TiledMatrix::new(0, 16, |_, _| unreachable!("it has no entry"));
+    let tiled = TiledMatrix::<f64>::new(0, 16, |_, _| unreachable!("it has no entry"));
     let factorisation = Factorisation::new(&tiled, Plain);
     assert_eq!(factorisation.steps().count(), 0);
     factorisation.run_all().unwrap();
@@ -155,37 +157,50 @@ fn numbers(seed: u64, count: usize) -> Vec<f64> {
     (0..count).map(|_| chance.unit() - 0.5).collect()
 }
 
-/// The operations on columns against their definitions.
-fn check_columns<K: TileKernels>(kernels: &K) {
-    for (size, count) in [(1, 1), (5, 3), (16, 16), (33, 7), (64, 65)] {
-        let mut triangle = numbers(1, size * size);
-        (0..size).for_each(|row| triangle[row * size + row] += 2.0);
-        let (left, right) = (numbers(2, size * size), numbers(3, size * count));
-        let mut solved = right.clone();
-        kernels.solve_columns(&triangle, &mut solved, size);
-        let mut less = numbers(4, size * count);
-        let before = less.clone();
-        kernels.subtract_product(&left, &right, &mut less, size);
-        for (column, row) in (0..count).flat_map(|column| (0..size).map(move |row| (column, row))) {
-            let sum: f64 = (0..=row).map(|p| triangle[p * size + row] * solved[column * size + p]).sum();
-            assert!((sum - right[column * size + row]).abs() < 1e-12, "{size}: row {row}");
-            let sum: f64 = (0..size).map(|p| left[p * size + row] * right[column * size + p]).sum();
-            let at = column * size + row;
-            assert!((before[at] - sum - less[at]).abs() < 1e-12, "{size}: row {row}");
+/// The operations on tiles of other numbers of rows, against their definitions.
+fn check_rows<T: Number, K: TileKernels<T>>(kernels: &K) {
+    for (size, rows) in [(1, 1), (5, 3), (16, 16), (33, 7), (33, 32), (64, 65), (128, 200), (40, 0)] {
+        let of = |numbers: Vec<f64>| numbers.into_iter().map(T::of).collect::<Vec<T>>();
+        let mut triangle = of(numbers(1, size * size));
+        (0..size).for_each(|row| triangle[row * size + row] = T::of(4.0) + triangle[row * size + row]);
+        let (mut left, right) = (of(numbers(2, size * rows)), of(numbers(3, size * size)));
+        // Zeros at the start of rows, as a triangle has them.
+        (0..rows.min(size / 2)).for_each(|term| left[term * rows..][..rows - rows / 3].fill(T::ZERO));
+        let mut solved = left.clone();
+        kernels.solve(&triangle, &mut solved, size);
+        let before = of(numbers(4, size * rows));
+        let mut less = before.clone();
+        kernels.product(&left, &right, &mut less, size);
+        let near = |a: f64, b: f64| (a - b).abs() < 100.0 * size as f64 * T::EPSILON;
+        for (column, row) in (0..size).flat_map(|column| (0..rows).map(move |row| (column, row))) {
+            let product = |x: &[T], y: &[T], terms: usize| {
+                let term = |p: usize| x[p * rows + row].wide() * y[p * size + column].wide();
+                (0..terms).map(term).sum::<f64>()
+            };
+            let at = column * rows + row;
+            let again = product(&solved, &triangle, column + 1);
+            assert!(near(again, left[at].wide()), "{size} columns, {rows} rows: row {row}");
+            let difference = before[at].wide() - product(&left, &right, size);
+            assert!(near(difference, less[at].wide()), "{size} columns, {rows} rows: row {row}");
         }
-        let (right, mut more) = (numbers(5, size * size), vec![0.25; size * size]);
-        kernels.add_transposed_product(&left, &right, &mut more, size);
-        for (column, row) in (0..size).flat_map(|column| (0..size).map(move |row| (column, row))) {
-            let sum: f64 = (0..size).map(|p| left[row * size + p] * right[column * size + p]).sum();
-            assert!((0.25 + sum - more[column * size + row]).abs() < 1e-12, "{size}: row {row}");
+        let mut squared = of(numbers(5, size * size));
+        let (before, mut expected) = (squared.clone(), squared.clone());
+        kernels.square(&right, &mut squared, size);
+        kernels.product(&right, &right, &mut expected, size);
+        for (column, row) in (0..size).flat_map(|column| (column..size).map(move |row| (column, row))) {
+            let at = column * size + row;
+            assert!(near(squared[at].wide(), expected[at].wide()) && before[at] != squared[at]);
         }
     }
 }
 
 #[test]
-fn operations_on_columns_are_those_of_their_definitions() {
-    check_columns(&Plain);
-    check_columns(&Usual::default());
+fn operations_on_tiles_of_any_rows_are_those_of_their_definitions() {
+    check_rows::<f64, _>(&Plain);
+    check_rows::<f32, _>(&Plain);
+    check_rows::<f64, _>(&Blocked);
+    check_rows::<f32, _>(&Blocked);
+    check_rows::<f64, _>(&Usual::default());
 }
 
 #[test]

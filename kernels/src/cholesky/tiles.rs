@@ -5,33 +5,35 @@
 
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::number::Number;
 use super::steps::packed;
 
 /// One tile, by columns.
-type Tile = Box<[f64]>;
+type Tile<T> = Box<[T]>;
 
 /// A matrix of which the lower half is kept, in tiles.
-pub struct TiledMatrix {
+pub struct TiledMatrix<T = f64> {
     n: usize,
     size: usize,
     /// Tile (i, j), j <= i, is at i (i + 1) / 2 + j.
-    tiles: Vec<RwLock<Tile>>,
+    tiles: Vec<RwLock<Tile<T>>>,
 }
 
-impl TiledMatrix {
+impl<T: Number> TiledMatrix<T> {
     /// A matrix of n rows, in tiles of `size` rows: `entry` gives the entry of a row and a column, which is at most the row.
     ///
     /// # Panics
     /// When the size of a tile is 0.
-    pub fn new(n: usize, size: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
+    pub fn new(n: usize, size: usize, entry: impl Fn(usize, usize) -> T) -> Self {
         assert!(size > 0, "tiles of no rows hold no matrix");
         let rows = n.div_ceil(size);
         let padded = |row: usize, column: usize| match row < n && column < n {
             // The upper half of a diagonal tile is not read.
             true if column <= row => entry(row, column),
-            _ => f64::from(u8::from(row == column)),
+            _ if row == column => T::ONE,
+            _ => T::ZERO,
         };
-        let tile = |i: usize, j: usize| -> Tile {
+        let tile = |i: usize, j: usize| -> Tile<T> {
             (0..size * size).map(|at| padded(i * size + at % size, j * size + at / size)).collect()
         };
         let tiles = (0..rows).flat_map(|i| (0..=i).map(move |j| (i, j)));
@@ -44,7 +46,7 @@ impl TiledMatrix {
     /// When the size of a tile is 0.
     pub fn zeros(n: usize, size: usize) -> Self {
         assert!(size > 0, "tiles of no rows hold no matrix");
-        let tile = || RwLock::new(vec![0.0; size * size].into_boxed_slice());
+        let tile = || RwLock::new(vec![T::ZERO; size * size].into_boxed_slice());
         Self { n, size, tiles: (0..packed(n.div_ceil(size))).map(|_| tile()).collect() }
     }
 
@@ -64,9 +66,9 @@ impl TiledMatrix {
     }
 
     /// The lower half by columns, n * n numbers with zeros above the diagonal.
-    pub fn lower(&self) -> Vec<f64> {
+    pub fn lower(&self) -> Vec<T> {
         let (n, size) = (self.n, self.size);
-        let mut dense = vec![0.0; n * n];
+        let mut dense = vec![T::ZERO; n * n];
         for i in 0..self.tile_rows() {
             for j in 0..=i {
                 let tile = self.read(i, j);
@@ -85,7 +87,7 @@ impl TiledMatrix {
     ///
     /// # Panics
     /// While another thread changes it.
-    pub fn read(&self, i: usize, j: usize) -> RwLockReadGuard<'_, Box<[f64]>> {
+    pub fn read(&self, i: usize, j: usize) -> RwLockReadGuard<'_, Box<[T]>> {
         let tile = self.tiles[packed(i) + j].try_read();
         tile.unwrap_or_else(|_| {
             panic!("tile ({i}, {j}) is read while a task changes it, or after one that panicked")
@@ -96,7 +98,7 @@ impl TiledMatrix {
     ///
     /// # Panics
     /// While another thread uses it.
-    pub fn write(&self, i: usize, j: usize) -> RwLockWriteGuard<'_, Box<[f64]>> {
+    pub fn write(&self, i: usize, j: usize) -> RwLockWriteGuard<'_, Box<[T]>> {
         let tile = self.tiles[packed(i) + j].try_write();
         tile.unwrap_or_else(|_| {
             panic!("tile ({i}, {j}) is changed while a task uses it, or after one that panicked")

@@ -1,122 +1,99 @@
-//! Covariances of many points with one, and the sums of their derivatives, in loops that the compiler turns into vectors.
+//! Covariances of many points with one, in loops that the compiler turns into vectors.
 //!
-//! Invariant: an entry has the same bits whichever points are computed beside it.
+//! The steps of an expression are computed for some hundred points at a time, so that all of them stay in the nearest cache. A step whose
+//! values are all equal is one number, and a number times a row is that row with a factor, so `2 * rbf() + white(0.1)` costs one pass more than
+//! `rbf()`. Where `white` counts, at the sample itself, all steps are computed once more for that point alone.
+//!
+//! Invariant: an entry has the same bits whichever points are computed beside it, and on every machine.
 
 use std::f64::consts::PI;
 use std::ops::Range;
 
 use super::expression::{Expression, Form, Part, Step};
+use super::points::Points;
 use crate::CodePath;
 use crate::elementary::exp;
 use crate::lanes::{Lanes, Work, run};
 
-/// Points of D numbers, dimension by dimension.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Points {
-    count: usize,
-    columns: Vec<Vec<f64>>,
-}
+/// Points whose steps are computed at a time.
+const CHUNK: usize = 256;
+/// Dimensions whose differences are added up in registers.
+const GROUP: usize = 4;
 
-impl Points {
-    /// No points, of `dimensions` numbers.
-    pub fn new(dimensions: usize) -> Self {
-        Self { count: 0, columns: vec![Vec::new(); dimensions] }
-    }
-
-    /// Points that are given one after the other, `dimensions` numbers each.
-    ///
-    /// # Panics
-    /// When the numbers are no whole points.
-    pub fn of_rows(dimensions: usize, rows: &[f64]) -> Self {
-        let mut points = Self::new(dimensions);
-        assert!(dimensions > 0 && rows.len().is_multiple_of(dimensions), "{} numbers", rows.len());
-        rows.chunks_exact(dimensions).for_each(|row| points.push(row));
-        points
-    }
-
-    /// Appends a point.
-    ///
-    /// # Panics
-    /// When it has another number of dimensions.
-    pub fn push(&mut self, point: &[f64]) {
-        assert_eq!(point.len(), self.columns.len(), "a number for each dimension");
-        self.columns.iter_mut().zip(point).for_each(|(column, x)| column.push(*x));
-        self.count += 1;
-    }
-
-    /// The number of points.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Whether there is no point.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The numbers of a point.
-    pub fn dimensions(&self) -> usize {
-        self.columns.len()
-    }
-
-    /// A point.
-    ///
-    /// # Panics
-    /// When there is no such point.
-    pub fn point(&self, idx: usize) -> Vec<f64> {
-        self.columns.iter().map(|column| column[idx]).collect()
-    }
-
-    /// The numbers of a dimension.
-    ///
-    /// # Panics
-    /// When there is no such dimension.
-    pub fn dimension(&self, idx: usize) -> &[f64] {
-        &self.columns[idx]
-    }
+/// The values of a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Held {
+    /// All of them are this number.
+    One(f64),
+    /// A row of the scratch memory, each number times a factor.
+    Row { row: usize, times: f64 },
 }
 
 /// Memory for the steps of an expression, used again from column to column.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
+    /// Where the values of each step are.
+    pub(super) held: Vec<Held>,
     /// A row for each step: its values.
-    values: Vec<Vec<f64>>,
-    /// A row for each step: the derivative of the weighted sum by its values.
-    adjoint: Vec<Vec<f64>>,
-    /// r^2, or the exponent, of each point.
-    sums: Vec<f64>,
+    pub(super) values: Vec<Vec<f64>>,
+    /// A row for each step that is a part: r^2, x.x', or the exponent, of each point.
+    pub(super) sums: Vec<Vec<f64>>,
+    /// The weights, and a row for each step: the derivative of the weighted sum by its values.
+    pub(super) adjoint: Vec<Vec<f64>>,
+    /// Where the adjoint of each step is: the row, and a factor of its numbers.
+    pub(super) given: Vec<(usize, f64)>,
     /// The derivative by ln l_d over what depends on d.
-    slope: Vec<f64>,
+    pub(super) slope: Vec<f64>,
 }
 
 impl Scratch {
-    fn fit(&mut self, steps: usize, count: usize) {
-        self.values.resize(steps, Vec::new());
-        self.adjoint.resize(steps, Vec::new());
-        for row in self.values.iter_mut().chain(&mut self.adjoint) {
-            row.resize(count, 0.0);
+    pub(super) fn fit(&mut self, steps: usize) {
+        self.held.resize(steps, Held::One(0.0));
+        self.given.resize(steps, (0, 1.0));
+        self.slope.resize(CHUNK, 0.0);
+        for rows in [&mut self.values, &mut self.sums, &mut self.adjoint] {
+            rows.resize_with(steps + 1, || vec![0.0; CHUNK]);
         }
-        self.sums.resize(count, 0.0);
-        self.slope.resize(count, 0.0);
     }
 }
 
-/// Points of a range, and the point with which their covariances are computed.
-struct Pairs<'a> {
-    points: &'a Points,
-    rows: Range<usize>,
-    with: &'a [f64],
-    /// The place within the rows of the sample that `with` is.
-    same: Option<usize>,
+/// At most [`CHUNK`] points of a range, and the point with which their covariances are computed.
+#[derive(Clone)]
+pub(super) struct Pairs<'a> {
+    pub(super) points: &'a Points,
+    pub(super) rows: Range<usize>,
+    pub(super) with: &'a [f64],
+    /// Whether the one row is the same sample as the point.
+    pub(super) is_same: bool,
 }
 
-impl Pairs<'_> {
-    fn dimension(&self, d: usize) -> &[f64] {
-        &self.points.columns[d][self.rows.clone()]
+impl<'a> Pairs<'a> {
+    pub(super) fn dimension(&self, d: usize) -> &'a [f64] {
+        &self.points.dimension(d)[self.rows.clone()]
+    }
+
+    /// The pairs in chunks, with the place of each within the rows.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = (usize, Self)> + use<'a> {
+        let whole = self.clone();
+        (0..self.rows.len()).step_by(CHUNK).map(move |first| {
+            let start = whole.rows.start + first;
+            let rows = start..(start + CHUNK).min(whole.rows.end);
+            (first, Self { rows, ..whole.clone() })
+        })
+    }
+
+    /// The row that is the same sample, alone.
+    pub(super) fn alone(&self, row: usize) -> Self {
+        Self { rows: row..row + 1, is_same: true, ..self.clone() }
     }
 }
 
 impl Expression {
+    /// Whether the covariance of a sample with itself is another than with a sample at its place.
+    pub(super) fn has_white(&self) -> bool {
+        self.parts.iter().any(|part| part.form == Form::White)
+    }
+
     /// The covariances of the points of `rows` with one point. `same` is the row that is the same sample as this point, and not only
     /// at the same place: `white` counts there.
     ///
@@ -131,33 +108,10 @@ impl Expression {
         out: &mut [f64],
     ) {
         assert!(out.len() == rows.len() && with.len() == points.dimensions(), "a number for each row");
-        let same = same.filter(|row| rows.contains(row)).map(|row| row - rows.start);
-        scratch.fit(self.steps.len(), rows.len());
-        let pairs = Pairs { points, rows, with, same };
-        run(CodePath::detect(), Values { expression: self, pairs: &pairs, scratch });
-        out.copy_from_slice(&scratch.values[self.steps.len() - 1]);
-    }
-
-    /// Adds to `gradient`, for each parameter, the sum over `rows` of a weight times the derivative of the covariance with one point by
-    /// the logarithm of the parameter. Rows, point and `same` are as in [`Expression::column`].
-    ///
-    /// # Panics
-    /// When there is not a weight for each row, or not a number for each parameter.
-    pub fn add_gradient(
-        &self,
-        (points, rows): (&Points, Range<usize>),
-        with: &[f64],
-        same: Option<usize>,
-        weights: &[f64],
-        scratch: &mut Scratch,
-        gradient: &mut [f64],
-    ) {
-        assert!(weights.len() == rows.len() && gradient.len() == self.parameters.len(), "a weight a row");
-        let same = same.filter(|row| rows.contains(row)).map(|row| row - rows.start);
-        scratch.fit(self.steps.len(), rows.len());
-        let pairs = Pairs { points, rows, with, same };
-        run(CodePath::detect(), Values { expression: self, pairs: &pairs, scratch });
-        run(CodePath::detect(), Slopes { expression: self, pairs: &pairs, weights, scratch, gradient });
+        let same = same.filter(|row| self.has_white() && rows.contains(row));
+        scratch.fit(self.steps.len());
+        let pairs = Pairs { points, rows, with, is_same: false };
+        run(CodePath::detect(), Column { expression: self, pairs, same, scratch, out });
     }
 
     /// Writes tile (i, j), j <= i, of `size` rows and columns, of the lower half of the matrix of covariances of all points, by columns:
@@ -167,275 +121,346 @@ impl Expression {
     /// When the tile has not size * size numbers.
     pub fn tile(&self, points: &Points, size: usize, (i, j): (usize, usize), added: f64, tile: &mut [f64]) {
         assert_eq!(tile.len(), size * size, "a tile of {size} rows");
-        let (n, mut scratch) = (points.len(), Scratch::default());
+        let mut scratch = Scratch::default();
+        scratch.fit(self.steps.len());
+        let work = Tile { expression: self, points, size, place: (i, j), added, scratch: &mut scratch, tile };
+        run(CodePath::detect(), work);
+    }
+
+    /// The covariances of the points of `rows` with the samples of a range, no point of which is one of them: adds to `sums`, for each
+    /// point, those covariances times the weights of the samples. `out` has a column for each sample, or one that is used
+    /// again.
+    ///
+    /// # Panics
+    /// When `sums` has not a number for each row, `weights` not one for each sample, or dimensions differ.
+    pub fn block(
+        &self,
+        (points, rows): (&Points, Range<usize>),
+        (samples, columns): (&Points, Range<usize>),
+        weights: &[f64],
+        scratch: &mut Scratch,
+        sums: &mut [f64],
+        out: &mut [f64],
+    ) {
+        let count = rows.len();
+        assert!(sums.len() == count && weights.len() == columns.len(), "a sum a row, a weight a sample");
+        assert!(points.dimensions() == samples.dimensions(), "points of the same dimensions");
+        let stride = if out.len() == count { 0 } else { count };
+        scratch.fit(self.steps.len());
+        let rows = (points, rows);
+        let columns = (samples, columns);
+        run(
+            CodePath::detect(),
+            Block { expression: self, rows, columns, weights, scratch, sums, stride, out },
+        );
+    }
+
+    /// The covariance of a point with itself; `same` says whether as the same sample, so that `white` counts.
+    pub fn diagonal(&self, point: &[f64], same: bool) -> f64 {
+        self.diagonals(&Points::of_rows(point.len(), point), same)[0]
+    }
+
+    /// The covariance of each point with itself, as [`Expression::diagonal`].
+    pub fn diagonals(&self, points: &Points, same: bool) -> Vec<f64> {
+        let (mut scratch, mut with) = (Scratch::default(), vec![0.0; points.dimensions()]);
+        let mut diagonals = vec![0.0; points.len()];
+        for (row, value) in diagonals.iter_mut().enumerate() {
+            points.copy_point(row, &mut with);
+            let of = (points, row..row + 1);
+            self.column(of, &with, same.then_some(row), &mut scratch, std::slice::from_mut(value));
+        }
+        diagonals
+    }
+}
+
+struct Tile<'a> {
+    expression: &'a Expression,
+    points: &'a Points,
+    size: usize,
+    place: (usize, usize),
+    added: f64,
+    scratch: &'a mut Scratch,
+    tile: &'a mut [f64],
+}
+
+impl Work for Tile<'_> {
+    type Done = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { expression, points, size, place: (i, j), added, scratch, tile } = self;
+        let n = points.len();
         let (rows, columns) = (i * size..((i + 1) * size).min(n), j * size..((j + 1) * size).min(n));
+        let (has_white, mut with) = (expression.has_white(), vec![0.0; points.dimensions()]);
         for column in columns {
+            points.copy_point(column, &mut with);
             // The upper half of a diagonal tile is not read.
             let rows = rows.start.max(column)..rows.end;
             let first = (column - j * size) * size + (rows.start - i * size);
             let out = &mut tile[first..first + rows.len()];
-            self.column((points, rows), &points.point(column), Some(column), &mut scratch, out);
+            let same = Some(column).filter(|_| has_white && i == j);
+            let pairs = Pairs { points, rows, with: &with, is_same: false };
+            Column { expression, pairs, same, scratch, out }.run(lanes);
             if i == j {
                 out[0] += added;
             }
         }
     }
-
-    /// The covariance of a point with itself; `same` says whether as the same sample, so that `white` counts.
-    pub fn diagonal(&self, point: &[f64], same: bool) -> f64 {
-        let points = Points::of_rows(point.len(), point);
-        let mut value = [0.0];
-        self.column((&points, 0..1), point, same.then_some(0), &mut Scratch::default(), &mut value);
-        value[0]
-    }
 }
 
-struct Values<'a> {
+struct Block<'a> {
     expression: &'a Expression,
-    pairs: &'a Pairs<'a>,
+    rows: (&'a Points, Range<usize>),
+    columns: (&'a Points, Range<usize>),
+    weights: &'a [f64],
     scratch: &'a mut Scratch,
+    sums: &'a mut [f64],
+    stride: usize,
+    out: &'a mut [f64],
 }
 
-impl Work for Values<'_> {
+impl Work for Block<'_> {
     type Done = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) {
-        let Self { expression, pairs, scratch } = self;
-        for (at, step) in expression.steps.iter().enumerate() {
-            let (before, rest) = scratch.values.split_at_mut(at);
-            let out = &mut rest[0][..];
-            match *step {
-                Step::Part(part) => {
-                    part_values(expression, &expression.parts[part], pairs, &mut scratch.sums, out);
-                }
-                Step::Sum(a, b) => {
-                    for i in 0..out.len() {
-                        out[i] = before[a][i] + before[b][i];
-                    }
-                }
-                Step::Product(a, b) => {
-                    for i in 0..out.len() {
-                        out[i] = before[a][i] * before[b][i];
-                    }
-                }
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { expression, rows: (points, rows), columns, weights, scratch, sums, stride, out } = self;
+        let mut with = vec![0.0; points.dimensions()];
+        for (nth, sample) in columns.1.enumerate() {
+            columns.0.copy_point(sample, &mut with);
+            let out = &mut out[nth * stride..][..sums.len()];
+            let pairs = Pairs { points, rows: rows.clone(), with: &with, is_same: false };
+            Column { expression, pairs, same: None, scratch, out }.run(lanes);
+            let weight = weights[nth];
+            for i in 0..out.len() {
+                sums[i] += weight * out[i];
             }
         }
     }
 }
 
+struct Column<'a> {
+    expression: &'a Expression,
+    pairs: Pairs<'a>,
+    /// The row whose `white` counts.
+    same: Option<usize>,
+    scratch: &'a mut Scratch,
+    out: &'a mut [f64],
+}
+
+impl Work for Column<'_> {
+    type Done = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) {
+        let Self { expression, pairs, same, scratch, out } = self;
+        for (first, chunk) in pairs.chunks() {
+            let out = &mut out[first..first + chunk.rows.len()];
+            values(expression, &chunk, scratch);
+            copy(scratch, out);
+        }
+        if let Some(row) = same {
+            values(expression, &pairs.alone(row), scratch);
+            copy(scratch, &mut out[row - pairs.rows.start..][..1]);
+        }
+    }
+}
+
+/// Copies the values of the last step.
+#[inline(always)]
+fn copy(scratch: &Scratch, out: &mut [f64]) {
+    match scratch.held[scratch.held.len() - 1] {
+        Held::One(value) => out.fill(value),
+        Held::Row { row, times } => {
+            let values = &scratch.values[row][..out.len()];
+            for i in 0..values.len() {
+                out[i] = times * values[i];
+            }
+        }
+    }
+}
+
+/// Computes all steps of a chunk.
+#[inline(always)]
+pub(super) fn values(expression: &Expression, pairs: &Pairs<'_>, scratch: &mut Scratch) {
+    let n = pairs.rows.len();
+    for (at, step) in expression.steps.iter().enumerate() {
+        let (before, rest) = scratch.values.split_at_mut(at);
+        let out = &mut rest[0][..n];
+        let own = Held::Row { row: at, times: 1.0 };
+        scratch.held[at] = match *step {
+            Step::Part(part) => {
+                let part = &expression.parts[part];
+                let variance = part.variance.map_or(1.0, |v| expression.parameters[v].value);
+                match part.form {
+                    Form::Constant => Held::One(variance),
+                    Form::White => Held::One(if pairs.is_same { variance } else { 0.0 }),
+                    _ => {
+                        let sums = &mut scratch.sums[at][..n];
+                        sum_up(expression, part, pairs, sums);
+                        part_values(expression, part, sums, out);
+                        Held::Row { row: at, times: variance }
+                    }
+                }
+            }
+            Step::Sum(a, b) => match (scratch.held[a], scratch.held[b]) {
+                (Held::One(a), Held::One(b)) => Held::One(a + b),
+                (Held::One(0.0), row) | (row, Held::One(0.0)) => row,
+                (Held::One(one), Held::Row { row, times }) | (Held::Row { row, times }, Held::One(one)) => {
+                    let a = &before[row][..n];
+                    for i in 0..n {
+                        out[i] = times * a[i] + one;
+                    }
+                    own
+                }
+                (Held::Row { row: a, times: of_a }, Held::Row { row: b, times: of_b }) => {
+                    let (a, b) = (&before[a][..n], &before[b][..n]);
+                    for i in 0..n {
+                        out[i] = of_a * a[i] + of_b * b[i];
+                    }
+                    own
+                }
+            },
+            Step::Product(a, b) => match (scratch.held[a], scratch.held[b]) {
+                (Held::One(a), Held::One(b)) => Held::One(a * b),
+                (Held::One(one), Held::Row { row, times }) | (Held::Row { row, times }, Held::One(one)) => {
+                    Held::Row { row, times: one * times }
+                }
+                (Held::Row { row: a, times: of_a }, Held::Row { row: b, times: of_b }) => {
+                    let (a, b) = (&before[a][..n], &before[b][..n]);
+                    for i in 0..n {
+                        out[i] = a[i] * b[i];
+                    }
+                    Held::Row { row: at, times: of_a * of_b }
+                }
+            },
+        };
+    }
+}
+
 /// The value at one of the places of a list that has one number, or one for each dimension.
 #[inline(always)]
-fn at(expression: &Expression, places: &Range<usize>, d: usize) -> f64 {
+pub(super) fn at(expression: &Expression, places: &Range<usize>, d: usize) -> f64 {
     let place = if places.len() == 1 { places.start } else { places.start + d };
     expression.parameters[place].value
 }
 
 /// The sums over the dimensions: r^2, x.x' or the sum of sin^2 / l^2.
 #[inline(always)]
-fn sums(expression: &Expression, part: &Part, pairs: &Pairs<'_>, sums: &mut [f64]) {
-    sums.fill(0.0);
-    for d in 0..pairs.with.len() {
+fn sum_up(expression: &Expression, part: &Part, pairs: &Pairs<'_>, sums: &mut [f64]) {
+    let dimensions = pairs.with.len();
+    match part.form {
+        Form::Linear | Form::Periodic => sums.fill(0.0),
+        _ => {
+            for first in (0..dimensions).step_by(GROUP) {
+                match dimensions - first {
+                    1 => add_squares::<1>(expression, part, pairs, first, sums),
+                    2 => add_squares::<2>(expression, part, pairs, first, sums),
+                    3 => add_squares::<3>(expression, part, pairs, first, sums),
+                    _ => add_squares::<GROUP>(expression, part, pairs, first, sums),
+                }
+            }
+            return;
+        }
+    }
+    for d in 0..dimensions {
         let (x, other) = (pairs.dimension(d), pairs.with[d]);
-        match part.form {
-            Form::Constant | Form::White => {}
-            Form::Linear => {
-                for i in 0..sums.len() {
-                    sums[i] += x[i] * other;
-                }
+        if part.form == Form::Linear {
+            for i in 0..sums.len() {
+                sums[i] += x[i] * other;
             }
-            Form::Periodic => {
-                let period = at(expression, &part.periods, d);
-                let length = at(expression, &part.lengths, d);
-                for i in 0..sums.len() {
-                    let sine = (PI * (x[i] - other) / period).sin() / length;
-                    sums[i] += sine * sine;
-                }
+            continue;
+        }
+        let (period, length) = (at(expression, &part.periods, d), at(expression, &part.lengths, d));
+        for i in 0..sums.len() {
+            let sine = (PI * (x[i] - other) / period).sin() / length;
+            sums[i] += sine * sine;
+        }
+    }
+}
+
+/// Adds the squares of the differences of D dimensions, or begins with them.
+#[inline(always)]
+fn add_squares<const D: usize>(
+    expression: &Expression,
+    part: &Part,
+    pairs: &Pairs<'_>,
+    first: usize,
+    sums: &mut [f64],
+) {
+    let n = sums.len();
+    let (mut x, mut with, mut inverse) = ([&[][..]; D], [0.0; D], [0.0; D]);
+    for d in 0..D {
+        x[d] = &pairs.dimension(first + d)[..n];
+        with[d] = pairs.with[first + d];
+        inverse[d] = 1.0 / at(expression, &part.lengths, first + d);
+    }
+    let square = |d: usize, i: usize| {
+        let apart = (x[d][i] - with[d]) * inverse[d];
+        apart * apart
+    };
+    if first == 0 {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            let mut all = square(0, i);
+            for d in 1..D {
+                all += square(d, i);
             }
-            _ => {
-                let length = at(expression, &part.lengths, d);
-                for i in 0..sums.len() {
-                    let apart = (x[i] - other) / length;
-                    sums[i] += apart * apart;
-                }
+            *sum = all;
+        }
+    } else {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            for d in 0..D {
+                *sum += square(d, i);
             }
         }
     }
 }
 
+/// The values of a part without its variance.
 #[inline(always)]
-fn part_values(expression: &Expression, part: &Part, pairs: &Pairs<'_>, r2: &mut [f64], out: &mut [f64]) {
-    sums(expression, part, pairs, r2);
-    let variance = part.variance.map_or(1.0, |v| expression.parameters[v].value);
+fn part_values(expression: &Expression, part: &Part, sums: &[f64], out: &mut [f64]) {
     let n = out.len();
+    let r2 = &sums[..n];
     match part.form {
         Form::Rbf => {
             for i in 0..n {
-                out[i] = variance * exp(-0.5 * r2[i]);
+                out[i] = exp(-0.5 * r2[i]);
             }
         }
         Form::Matern12 => {
             for i in 0..n {
-                out[i] = variance * exp(-r2[i].sqrt());
+                out[i] = exp(-r2[i].sqrt());
             }
         }
         Form::Matern32 => {
             for i in 0..n {
                 let a = (3.0 * r2[i]).sqrt();
-                out[i] = variance * ((1.0 + a) * exp(-a));
+                out[i] = (1.0 + a) * exp(-a);
             }
         }
         Form::Matern52 => {
             for i in 0..n {
                 let a = (5.0 * r2[i]).sqrt();
-                out[i] = variance * ((1.0 + a + a * a / 3.0) * exp(-a));
+                out[i] = (1.0 + a + a * a / 3.0) * exp(-a);
             }
         }
         Form::RationalQuadratic => {
             let c = shape(expression, part);
             for i in 0..n {
-                out[i] = variance * (-c * (r2[i] / (2.0 * c)).ln_1p()).exp();
+                out[i] = (-c * (r2[i] / (2.0 * c)).ln_1p()).exp();
             }
         }
         Form::Periodic => {
             for i in 0..n {
-                out[i] = variance * exp(-2.0 * r2[i]);
+                out[i] = exp(-2.0 * r2[i]);
             }
         }
-        Form::Linear => {
-            for i in 0..n {
-                out[i] = variance * r2[i];
-            }
-        }
-        Form::Constant => out.fill(variance),
-        Form::White => {
-            out.fill(0.0);
-            if let Some(same) = pairs.same {
-                out[same] = variance;
-            }
-        }
+        Form::Linear => out.copy_from_slice(r2),
+        Form::Constant | Form::White => unreachable!("its values are one number"),
     }
 }
 
 #[inline(always)]
-fn shape(expression: &Expression, part: &Part) -> f64 {
+pub(super) fn shape(expression: &Expression, part: &Part) -> f64 {
     part.shape.map_or(1.0, |c| expression.parameters[c].value)
-}
-
-struct Slopes<'a> {
-    expression: &'a Expression,
-    pairs: &'a Pairs<'a>,
-    weights: &'a [f64],
-    scratch: &'a mut Scratch,
-    gradient: &'a mut [f64],
-}
-
-impl Work for Slopes<'_> {
-    type Done = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, _: L) {
-        let Self { expression, pairs, weights, scratch, gradient } = self;
-        let last = expression.steps.len() - 1;
-        scratch.adjoint[last].copy_from_slice(weights);
-        // From the whole to its parts: each step is used once, so its adjoint is complete when its turn comes.
-        for step in (0..=last).rev() {
-            let (before, rest) = scratch.adjoint.split_at_mut(step);
-            let own = &rest[0][..];
-            match expression.steps[step] {
-                Step::Part(part) => {
-                    let part = &expression.parts[part];
-                    let (values, sums) = (&scratch.values[step][..], &mut scratch.sums[..]);
-                    part_slopes(expression, part, pairs, (own, values), (sums, &mut scratch.slope), gradient);
-                }
-                Step::Sum(a, b) => {
-                    before[a].copy_from_slice(own);
-                    before[b].copy_from_slice(own);
-                }
-                Step::Product(a, b) => {
-                    let (left, right) = (&scratch.values[a], &scratch.values[b]);
-                    for i in 0..own.len() {
-                        before[a][i] = own[i] * right[i];
-                        before[b][i] = own[i] * left[i];
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Adds the derivatives of one part: `adjoint` has the weight of each of its values.
-#[inline(always)]
-fn part_slopes(
-    expression: &Expression,
-    part: &Part,
-    pairs: &Pairs<'_>,
-    (adjoint, values): (&[f64], &[f64]),
-    (r2, slope): (&mut [f64], &mut [f64]),
-    gradient: &mut [f64],
-) {
-    let n = values.len();
-    if let Some(v) = part.variance {
-        gradient[v] += dot(adjoint, values);
-    }
-    if part.lengths.is_empty() {
-        return;
-    }
-    sums(expression, part, pairs, r2);
-    let variance = part.variance.map_or(1.0, |v| expression.parameters[v].value);
-    let c = shape(expression, part);
-    for i in 0..n {
-        slope[i] = adjoint[i]
-            * match part.form {
-                Form::Rbf => values[i],
-                Form::Matern12 if r2[i] > 0.0 => values[i] / r2[i].sqrt(),
-                Form::Matern12 => 0.0,
-                Form::Matern32 => variance * 3.0 * exp(-(3.0 * r2[i]).sqrt()),
-                Form::Matern52 => {
-                    let a = (5.0 * r2[i]).sqrt();
-                    variance * (5.0 / 3.0) * (1.0 + a) * exp(-a)
-                }
-                Form::RationalQuadratic => values[i] / (1.0 + r2[i] / (2.0 * c)),
-                _ => 4.0 * values[i],
-            };
-    }
-    if let Some(place) = part.shape {
-        for i in 0..n {
-            let half = r2[i] / (2.0 * c);
-            gradient[place] += adjoint[i] * values[i] * (c * half / (1.0 + half) - c * half.ln_1p());
-        }
-    }
-    for d in 0..pairs.with.len() {
-        let (x, other) = (pairs.dimension(d), pairs.with[d]);
-        let length = at(expression, &part.lengths, d);
-        let place = |places: &Range<usize>| places.start + if places.len() == 1 { 0 } else { d };
-        let mut sum = 0.0;
-        if part.form == Form::Periodic {
-            let period = at(expression, &part.periods, d);
-            let mut by_period = 0.0;
-            for i in 0..n {
-                let turn = PI * (x[i] - other) / period;
-                let sine = turn.sin() / length;
-                sum += slope[i] * (sine * sine);
-                // 4 k is in the slope: k (2 turn / l^2) sin(2 turn).
-                by_period += slope[i] * (0.5 * turn / (length * length)) * (2.0 * turn).sin();
-            }
-            gradient[place(&part.periods)] += by_period;
-        } else {
-            for i in 0..n {
-                let apart = (x[i] - other) / length;
-                sum += slope[i] * (apart * apart);
-            }
-        }
-        gradient[place(&part.lengths)] += sum;
-    }
-}
-
-#[inline(always)]
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sum = 0.0;
-    for i in 0..a.len() {
-        sum += a[i] * b[i];
-    }
-    sum
 }

@@ -5,7 +5,9 @@
 
 use std::sync::Mutex;
 
-use crate::cholesky::{Factorisation, TileKernels, TiledMatrix, Usual};
+use super::precision::Real;
+use super::triangle::{pivots, solve, solve_transposed};
+use crate::cholesky::{Factorisation, Tasks, TileKernels, TiledMatrix};
 use crate::covariance::{Expression, Points, Scratch};
 use crate::interrupt::Interrupted;
 use crate::pieces::collect;
@@ -19,7 +21,7 @@ pub trait Threads {
     ///
     /// # Errors
     /// When the matrix is not positive definite, or the caller cancelled the work.
-    fn factorise(&mut self, work: &Factorisation<'_, Usual>) -> Result<(), Stopped>;
+    fn factorise(&mut self, work: &dyn Tasks) -> Result<(), Stopped>;
 
     /// Calls the closure once for each number below the first argument, as [`Pieces`](crate::pieces::Pieces) do.
     fn pieces(&mut self, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool;
@@ -48,7 +50,7 @@ impl From<Interrupted> for Stopped {
 pub struct ThisThread;
 
 impl Threads for ThisThread {
-    fn factorise(&mut self, work: &Factorisation<'_, Usual>) -> Result<(), Stopped> {
+    fn factorise(&mut self, work: &dyn Tasks) -> Result<(), Stopped> {
         work.run_all().map_err(|fault| Stopped::NotPositiveDefinite { row: fault.row })
     }
 
@@ -68,45 +70,63 @@ pub(super) struct Prior<'a> {
 }
 
 /// A factor with what follows from it for some targets.
-pub(super) struct Likelihood {
+pub(super) struct Likelihood<T = f64> {
     /// L with L L^T = K + s I.
-    pub(super) factor: TiledMatrix,
+    pub(super) factor: TiledMatrix<T>,
     /// L^T \ (L \ y).
     pub(super) weights: Vec<f64>,
     /// -1/2 y . alpha - sum ln L_ii - n/2 ln 2 pi.
     pub(super) log_likelihood: f64,
 }
 
+impl<T: Real> Likelihood<T> {
+    /// Solves L L^T x = b in place.
+    pub(super) fn solve(&self, b: &mut [f64]) {
+        solve(&self.factor, b);
+        solve_transposed(&self.factor, b);
+    }
+
+    /// Takes other weights, and the likelihood that they give.
+    pub(super) fn reweigh(&mut self, targets: &[f64], weights: Vec<f64>) {
+        let fitted: f64 = targets.iter().zip(&weights).map(|(y, alpha)| y * alpha).sum();
+        let logs: f64 = pivots(&self.factor).iter().map(|pivot| pivot.ln()).sum();
+        let constant = 0.5 * targets.len() as f64 * (2.0 * std::f64::consts::PI).ln();
+        self.log_likelihood = -0.5 * fitted - logs - constant;
+        self.weights = weights;
+    }
+}
+
 impl Prior<'_> {
     /// The factor and the likelihood of targets.
-    pub(super) fn likelihood(
+    pub(super) fn likelihood<T: Real>(
         &self,
         targets: &[f64],
         threads: &mut dyn Threads,
-    ) -> Result<Likelihood, Stopped> {
+    ) -> Result<Likelihood<T>, Stopped> {
         let factor = TiledMatrix::zeros(self.points.len(), TILE);
-        let fill = |i: usize, j: usize, tile: &mut [f64]| {
-            self.expression.tile(self.points, TILE, (i, j), self.added, tile);
+        let fill = |i: usize, j: usize, tile: &mut [T]| {
+            T::filled(tile, |tile| self.expression.tile(self.points, TILE, (i, j), self.added, tile));
         };
-        threads.factorise(&Factorisation::filled(&factor, Usual::default(), &fill))?;
-        let sound = |(row, pivot): (usize, &f64)| {
-            is_pivot(pivot * pivot, self.expression.diagonal(&self.points.point(row), true) + self.added)
-        };
-        if let Some(row) = pivots(&factor).iter().enumerate().position(|pivot| !sound(pivot)) {
+        threads.factorise(&Factorisation::filled(&factor, T::Kernels::default(), &fill))?;
+        let diagonal = self.expression.diagonals(self.points, true);
+        let sound = |(pivot, own): (&f64, &f64)| is_pivot::<T>(pivot * pivot, own + self.added);
+        if let Some(row) = pivots(&factor).iter().zip(&diagonal).position(|pair| !sound(pair)) {
             return Err(Stopped::NotPositiveDefinite { row });
         }
+        let mut fit = Likelihood { factor, weights: Vec::new(), log_likelihood: 0.0 };
         let mut weights = targets.to_vec();
-        solve(&factor, &mut weights);
-        solve_transposed(&factor, &mut weights);
-        let fitted: f64 = targets.iter().zip(&weights).map(|(y, alpha)| y * alpha).sum();
-        let logs: f64 = pivots(&factor).iter().map(|pivot| pivot.ln()).sum();
-        let constant = 0.5 * targets.len() as f64 * (2.0 * std::f64::consts::PI).ln();
-        Ok(Likelihood { factor, weights, log_likelihood: -0.5 * fitted - logs - constant })
+        fit.solve(&mut weights);
+        fit.reweigh(targets, weights);
+        Ok(fit)
     }
 
     /// The derivatives of the likelihood by the logarithms of all parameters:
     /// 1/2 sum_ij (alpha_i alpha_j - (K^-1)_ij) dK_ij.
-    pub(super) fn gradient(&self, fit: &Likelihood, threads: &mut dyn Threads) -> Result<Vec<f64>, Stopped> {
+    pub(super) fn gradient<T: Real>(
+        &self,
+        fit: &Likelihood<T>,
+        threads: &mut dyn Threads,
+    ) -> Result<Vec<f64>, Stopped> {
         let rows = fit.factor.tile_rows();
         let inverse = inverse_of_factor(&fit.factor, threads)?;
         let pairs: Vec<(usize, usize)> = (0..rows).flat_map(|i| (0..=i).map(move |j| (i, j))).collect();
@@ -119,27 +139,36 @@ impl Prior<'_> {
         Ok(gradient)
     }
 
-    fn gradient_of_tile(&self, fit: &Likelihood, inverse: &TiledMatrix, (i, j): (usize, usize)) -> Vec<f64> {
-        // Tile (i, j) of K^-1 = W^T W, W = L^-1.
-        let mut of_inverse = vec![0.0; TILE * TILE];
+    fn gradient_of_tile<T: Real>(
+        &self,
+        fit: &Likelihood<T>,
+        inverse: &TiledMatrix<T>,
+        (i, j): (usize, usize),
+    ) -> Vec<f64> {
+        // Minus tile (i, j) of K^-1 = U U^T, U = L^-T, of which tile (i, k) lies at (k, i).
+        let (kernels, mut of_inverse) = (T::Kernels::default(), vec![T::ZERO; TILE * TILE]);
         for k in i..inverse.tile_rows() {
-            let (left, right) = (inverse.read(k, i), inverse.read(k, j));
-            Usual::default().add_transposed_product(&left, &right, &mut of_inverse, TILE);
+            let left = inverse.read(k, i);
+            match i == j {
+                true => kernels.square(&left, &mut of_inverse, TILE),
+                false => kernels.product(&left, &inverse.read(k, j), &mut of_inverse, TILE),
+            }
         }
         let (n, alpha, mut scratch) = (self.points.len(), &fit.weights, Scratch::default());
         let (rows, columns) = (i * TILE..((i + 1) * TILE).min(n), j * TILE..((j + 1) * TILE).min(n));
         let mut gradient = vec![0.0; self.expression.parameters().len()];
+        let (mut with, mut weights) = (vec![0.0; self.points.dimensions()], Vec::with_capacity(TILE));
         for column in columns {
             let rows = rows.start.max(column)..rows.end;
             let first = (column - j * TILE) * TILE + (rows.start - i * TILE);
             let entries = of_inverse[first..].iter().zip(&alpha[rows.clone()]);
             // Each entry below the diagonal stands for two.
-            let mut weights: Vec<f64> =
-                entries.map(|(entry, of_row)| of_row * alpha[column] - entry).take(rows.len()).collect();
+            weights.clear();
+            weights.extend(entries.map(|(entry, of_row)| of_row * alpha[column] + entry.wide()));
             if i == j {
                 weights[0] *= 0.5;
             }
-            let with = self.points.point(column);
+            self.points.copy_point(column, &mut with);
             let of = (self.points, rows);
             self.expression.add_gradient(of, &with, Some(column), &weights, &mut scratch, &mut gradient);
         }
@@ -148,112 +177,95 @@ impl Prior<'_> {
 }
 
 /// Whether the square of a pivot is more than what rounding leaves of a diagonal entry. A duplicate without noise leaves less.
-pub(super) fn is_pivot(square: f64, diagonal: f64) -> bool {
-    square > 8.0 * f64::EPSILON * diagonal && square.is_finite()
+pub(super) fn is_pivot<T: Real>(square: f64, diagonal: f64) -> bool {
+    square > 8.0 * T::EPSILON * diagonal && square.is_finite()
 }
 
-/// W = L^-1 by tiles: its columns of tiles are independent.
-fn inverse_of_factor(factor: &TiledMatrix, threads: &mut dyn Threads) -> Result<TiledMatrix, Stopped> {
+/// U = L^-T by tiles: its rows of tiles are independent. Tile (i, k), k >= i, lies at (k, i).
+fn inverse_of_factor<T: Real>(
+    factor: &TiledMatrix<T>,
+    threads: &mut dyn Threads,
+) -> Result<TiledMatrix<T>, Stopped> {
     let rows = factor.tile_rows();
     let inverse = TiledMatrix::zeros(factor.rows(), TILE);
-    let done = threads.pieces(rows, &|j| {
-        for i in j..rows {
-            let mut tile = inverse.write(i, j);
-            if i == j {
-                (0..TILE).for_each(|row| tile[row * TILE + row] = 1.0);
+    let done = threads.pieces(rows, &|i| {
+        let kernels = T::Kernels::default();
+        for k in i..rows {
+            let mut tile = inverse.write(k, i);
+            if k == i {
+                (0..TILE).for_each(|row| tile[row * TILE + row] = T::ONE);
             }
-            for k in j..i {
-                Usual::default().subtract_product(&factor.read(i, k), &inverse.read(k, j), &mut tile, TILE);
+            for p in i..k {
+                kernels.product(&inverse.read(p, i), &factor.read(k, p), &mut tile, TILE);
             }
-            Usual::default().solve_columns(&factor.read(i, i), &mut tile, TILE);
+            kernels.solve(&factor.read(k, k), &mut tile, TILE);
         }
     });
     if done { Ok(inverse) } else { Err(Stopped::Interrupted) }
 }
 
-/// The numbers of L's diagonal.
-pub(super) fn pivots(factor: &TiledMatrix) -> Vec<f64> {
-    let size = factor.tile_size();
-    let pivot = |row: usize| factor.read(row / size, row / size)[(row % size) * (size + 1)];
-    (0..factor.rows()).map(pivot).collect()
+/// Sums over the rows and columns of K + s I by its lower half: the closure adds what tile (i, j), whose upper half is 0 if i = j, gives to
+/// the sums of all rows up to the end of row i of tiles.
+pub(super) fn over_tiles(
+    prior: &Prior<'_>,
+    threads: &mut dyn Threads,
+    add: impl Fn((usize, usize), &[f64], &mut [f64]) + Sync,
+) -> Result<Vec<f64>, Stopped> {
+    let n = prior.points.len();
+    let parts = collect(&mut |count, f| threads.pieces(count, f), n.div_ceil(TILE), |i| {
+        let (mut tile, mut sums) = (vec![0.0; TILE * TILE], vec![0.0; ((i + 1) * TILE).min(n)]);
+        for j in 0..=i {
+            tile.fill(0.0);
+            prior.expression.tile(prior.points, TILE, (i, j), prior.added, &mut tile);
+            add((i, j), &tile, &mut sums);
+        }
+        sums
+    });
+    let mut sums = vec![0.0; n];
+    for part in parts.ok_or(Stopped::Interrupted)? {
+        sums.iter_mut().zip(part).for_each(|(sum, more)| *sum += more);
+    }
+    Ok(sums)
 }
 
-/// Solves L x = b in place.
-pub(super) fn solve(factor: &TiledMatrix, b: &mut [f64]) {
-    let (n, size) = (factor.rows(), factor.tile_size());
-    for j in 0..factor.tile_rows() {
-        for i in j..factor.tile_rows() {
-            let tile = factor.read(i, j);
-            for column in j * size..((j + 1) * size).min(n) {
-                let numbers = &tile[(column - j * size) * size..][..size];
-                let from = (i * size).max(column + 1);
-                if i == j {
-                    b[column] /= numbers[column - i * size];
-                }
-                let x = b[column];
-                let rest = from..((i + 1) * size).min(n);
-                let below = &numbers[from.min(rest.end) - i * size..];
-                b[from.min(rest.end)..rest.end].iter_mut().zip(below).for_each(|(b, l)| *b -= l * x);
+/// The greatest sum of a column of K + s I, by amounts.
+pub(super) fn norm(prior: &Prior<'_>, threads: &mut dyn Threads) -> Result<f64, Stopped> {
+    let sums = over_tiles(prior, threads, |(i, j), tile, sums| {
+        let (of_columns, of_rows) = sums.split_at_mut(i * TILE);
+        for (column, numbers) in tile.chunks_exact(TILE).enumerate() {
+            if i != j {
+                of_columns[j * TILE + column] += numbers.iter().map(|x| x.abs()).sum::<f64>();
+            } else if column < of_rows.len() {
+                of_rows[column] += numbers[column + 1..].iter().map(|x| x.abs()).sum::<f64>();
             }
+            of_rows.iter_mut().zip(numbers).for_each(|(sum, x)| *sum += x.abs());
         }
-    }
-}
-
-/// Solves L^T x = b in place.
-pub(super) fn solve_transposed(factor: &TiledMatrix, b: &mut [f64]) {
-    let (n, size) = (factor.rows(), factor.tile_size());
-    for j in (0..factor.tile_rows()).rev() {
-        for i in (j..factor.tile_rows()).rev() {
-            let tile = factor.read(i, j);
-            for column in (j * size..((j + 1) * size).min(n)).rev() {
-                let numbers = &tile[(column - j * size) * size..][..size];
-                let end = ((i + 1) * size).min(n);
-                let from = (i * size).max(column + 1).min(end);
-                let below = b[from..end].iter().zip(&numbers[from - i * size..]);
-                let sum: f64 = below.map(|(b, l)| b * l).sum();
-                b[column] -= sum;
-                if i == j {
-                    b[column] /= numbers[column - i * size];
-                }
-            }
-        }
-    }
+    })?;
+    Ok(sums.into_iter().fold(0.0, f64::max))
 }
 
 /// An estimate of the condition of K + s I in the norm of the greatest sum of a column: Hager 1984, Higham 1988 (ACM TOMS 14, algorithm
-/// 674), with the factor. It is a lower bound that is seldom below a third.
+/// 674); `solve` multiplies by the inverse. It is a lower bound that is seldom below a third.
 pub(super) fn condition(
     prior: &Prior<'_>,
-    factor: &TiledMatrix,
+    solve: &dyn Fn(&mut [f64]),
     threads: &mut dyn Threads,
 ) -> Result<f64, Stopped> {
-    let (n, points) = (factor.rows(), prior.points);
-    let norms = collect(&mut |count, f| threads.pieces(count, f), n.div_ceil(TILE), |block| {
-        let (mut scratch, mut column) = (Scratch::default(), vec![0.0; n]);
-        let sums = (block * TILE..((block + 1) * TILE).min(n)).map(|at| {
-            prior.expression.column((points, 0..n), &points.point(at), Some(at), &mut scratch, &mut column);
-            column.iter().map(|x| x.abs()).sum::<f64>() + prior.added
-        });
-        sums.fold(0.0, f64::max)
-    });
-    let norm = norms.ok_or(Stopped::Interrupted)?.into_iter().fold(0.0, f64::max);
-    let inverse = |x: &mut [f64]| {
-        solve(factor, x);
-        solve_transposed(factor, x);
-    };
+    let n = prior.points.len();
+    let norm = norm(prior, threads)?;
     let size_of = |x: &[f64]| x.iter().map(|x| x.abs()).sum::<f64>();
     let mut x = vec![1.0 / n as f64; n];
     let (mut estimate, mut tried) = (0.0, usize::MAX);
     // The matrix is symmetric, so one solve stands for both of a round.
     for _ in 0..5 {
-        inverse(&mut x);
+        solve(&mut x);
         let found = size_of(&x);
         if found <= estimate {
             break;
         }
         estimate = found;
         let mut signs: Vec<f64> = x.iter().map(|x| x.signum()).collect();
-        inverse(&mut signs);
+        solve(&mut signs);
         let largest = (0..n).max_by(|a, b| signs[*a].abs().total_cmp(&signs[*b].abs())).unwrap_or(0);
         if largest == tried {
             break;
@@ -269,8 +281,7 @@ pub(super) fn condition(
 /// pairs of the first `limit` points.
 pub(super) fn closest(prior: &Prior<'_>, limit: usize, threads: &mut dyn Threads) -> Option<(usize, usize)> {
     let n = prior.points.len().min(limit);
-    let diagonal: Vec<f64> =
-        (0..n).map(|at| prior.expression.diagonal(&prior.points.point(at), false)).collect();
+    let diagonal = prior.expression.diagonals(prior.points, false);
     let best: Mutex<Option<(f64, usize, usize)>> = Mutex::new(None);
     let done = threads.pieces(n, &|at| {
         let (mut scratch, mut column) = (Scratch::default(), vec![0.0; at]);

@@ -4,8 +4,9 @@
 //! take the L-BFGS direction (Nocedal and Wright 2006, algorithm 7.4), and a line search finds a step of the strong Wolfe conditions
 //! (their algorithms 3.5 and 3.6) up to the first bound.
 
-use super::fitting::{Prior, Stopped, Threads};
-use super::regression::{FitError, Jitter, Settings, scaled, scaling, with_jitter};
+use super::fitting::{Likelihood, Prior, Stopped, Threads, condition};
+use super::precision::{Precision, Real, error_of_single};
+use super::regression::{FitError, Jitter, Settings, refined, scaled, scaling, with_jitter};
 use crate::chance::Random;
 use crate::covariance::{Expression, Points};
 
@@ -15,6 +16,8 @@ const PAIRS: usize = 10;
 const STEPS_MAX: usize = 100;
 /// The largest part of the projected gradient at the end.
 const GRADIENT_MIN: f64 = 1e-5;
+/// The part of a gain in likelihood that the error of a factor in f32 may be.
+const IMPRECISE: f64 = 1e-3;
 /// The constants of the Wolfe conditions: of the decrease, and of the slope.
 const WOLFE: (f64, f64) = (1e-4, 0.9);
 /// Evaluations of one line search at most.
@@ -73,15 +76,91 @@ impl Objective<'_> {
             Jitter::None | Jitter::Auto => 0.0,
         };
         let prior = Prior { added: prior.added + jitter, ..prior };
-        let fit = match prior.likelihood(&self.targets, self.threads) {
-            Ok(fit) => fit,
-            Err(Stopped::NotPositiveDefinite { .. }) => return Ok(None),
-            Err(Stopped::Interrupted) => return Err(FitError::Interrupted),
-        };
-        let gradient = prior.gradient(&fit, self.threads).map_err(|_| FitError::Interrupted)?;
+        let Some((value, gradient)) = self.likelihood(&prior)? else { return Ok(None) };
         let of_free = self.free.iter().map(|place| -gradient[*place]).collect();
-        Ok(fit.log_likelihood.is_finite().then_some((-fit.log_likelihood, of_free)))
+        Ok(value.is_finite().then_some((-value, of_free)))
     }
+
+    /// The likelihood and its gradient in the precision of the settings; nothing where there is no such factor.
+    fn likelihood(&mut self, prior: &Prior<'_>) -> Result<Option<Point>, FitError> {
+        let (targets, threads) = (&self.targets[..], &mut *self.threads);
+        match self.settings.precision {
+            Precision::F64 => {
+                let fit = prior.likelihood::<f64>(targets, threads);
+                with_gradient(prior, fit, threads)
+            }
+            Precision::F32 => {
+                let fit = prior.likelihood::<f32>(targets, threads);
+                with_gradient(prior, fit, threads)
+            }
+            Precision::Mixed => match refined(prior, targets, threads)? {
+                Ok((fit, _)) => with_gradient(prior, Ok(fit), threads),
+                Err(_) => Ok(None),
+            },
+        }
+    }
+
+    /// The largest part of the projected gradient at the end: in f32 a larger one is rounding.
+    fn gradient_min(&self) -> f64 {
+        match self.settings.precision {
+            Precision::F64 => GRADIENT_MIN,
+            _ => GRADIENT_MIN.max(self.points.len() as f64 * 16.0 * f64::from(f32::EPSILON)),
+        }
+    }
+
+    /// Fails if the likelihoods are those of a factor in f32 whose error is not small beside what was gained.
+    fn must_be_precise(&mut self, found: &Found) -> Result<(), FitError> {
+        if self.settings.precision == Precision::F64 || found.value == found.start {
+            return Ok(());
+        }
+        let expression = self.expression(&found.logs);
+        let jitter = if let Jitter::Number(number) = self.settings.jitter { number } else { 0.0 };
+        let prior =
+            Prior { expression: &expression, points: self.points, added: self.settings.noise + jitter };
+        let fit = prior.likelihood::<f32>(&self.targets, self.threads);
+        let condition = fit.and_then(|fit| condition(&prior, &|b| fit.solve(b), self.threads));
+        let condition = condition.map_err(|_| FitError::Interrupted)?;
+        let (error, gained) =
+            (error_of_single(self.points.len(), condition), (found.start - found.value).abs());
+        if error > IMPRECISE * gained { Err(FitError::Imprecise { error, gained }) } else { Ok(()) }
+    }
+}
+
+/// The likelihood of a fit with its gradient; nothing where there is no factor.
+fn with_gradient<T: Real>(
+    prior: &Prior<'_>,
+    fit: Result<Likelihood<T>, Stopped>,
+    threads: &mut dyn Threads,
+) -> Result<Option<Point>, FitError> {
+    let with = fit.and_then(|fit| Ok((fit.log_likelihood, prior.gradient(&fit, threads)?)));
+    match with {
+        Ok(found) => Ok(Some(found)),
+        Err(Stopped::NotPositiveDefinite { .. }) => Ok(None),
+        Err(Stopped::Interrupted) => Err(FitError::Interrupted),
+    }
+}
+
+/// The logarithm of the likelihood of samples under the covariance of the settings, in f64, and its derivatives by the logarithms of all
+/// parameters. It takes two matrices of n (n + 128) / 2 numbers for n samples.
+///
+/// # Errors
+/// When the targets cannot be scaled, the covariances are not positive definite, or the caller cancels.
+///
+/// # Panics
+/// As [`Regression::fit`](super::Regression::fit).
+pub fn likelihood(
+    points: &Points,
+    targets: &[f64],
+    settings: &Settings,
+    threads: &mut dyn Threads,
+) -> Result<(f64, Vec<f64>), FitError> {
+    assert_eq!(points.len(), targets.len(), "a target for each point");
+    let targets = scaled(targets, scaling(targets, settings.normalize)?);
+    let prior = Prior { expression: &settings.expression, points, added: settings.noise };
+    let (fit, jitter) = with_jitter::<f64>(prior, settings.jitter, &targets, threads)?;
+    let prior = Prior { added: settings.noise + jitter, ..prior };
+    let gradient = prior.gradient(&fit, threads).map_err(|_| FitError::Interrupted)?;
+    Ok((fit.log_likelihood, gradient))
 }
 
 /// Finds the parameters of the greatest likelihood, from those of the settings and from `restarts` random starts within the bounds,
@@ -119,6 +198,7 @@ pub fn optimise(
         }
     }
     let Some(best) = best else { return Err(refused(&mut objective)) };
+    objective.must_be_precise(&best)?;
     let at_bounds = objective.free.iter().zip(best.logs.iter().zip(&bounds));
     let at_bounds = at_bounds.filter(|(_, (log, (low, high)))| *log == low || *log == high);
     Ok(Optimised {
@@ -134,15 +214,18 @@ pub fn optimise(
 fn refused(objective: &mut Objective<'_>) -> FitError {
     let settings = objective.settings;
     let prior = Prior { expression: &settings.expression, points: objective.points, added: settings.noise };
-    match with_jitter(prior, Jitter::None, &objective.targets, objective.threads) {
+    match with_jitter::<f64>(prior, Jitter::None, &objective.targets, objective.threads) {
         Err(error) => error,
-        Ok(_) => FitError::NotPositiveDefinite { row: 0, nearest: None, jitter: 0.0 },
+        // In f64 there is a factor, in f32 there is none.
+        Ok(_) => FitError::Imprecise { error: f64::INFINITY, gained: 0.0 },
     }
 }
 
 struct Found {
     logs: Vec<f64>,
     value: f64,
+    /// The value at the start.
+    start: f64,
     converged: bool,
 }
 
@@ -157,6 +240,7 @@ fn descend(
     bounds: &[(f64, f64)],
 ) -> Result<Option<Found>, FitError> {
     let Some((mut value, mut gradient)) = objective.at(&logs)? else { return Ok(None) };
+    let (begun, least) = (value, objective.gradient_min());
     let mut pairs: Vec<(Vec<f64>, Vec<f64>)> = Vec::new();
     for _ in 0..STEPS_MAX {
         let rests = |at: usize| {
@@ -166,8 +250,8 @@ fn descend(
         let resting: Vec<bool> = (0..logs.len()).map(rests).collect();
         let projected: Vec<f64> =
             gradient.iter().zip(&resting).map(|(g, rests)| if *rests { 0.0 } else { *g }).collect();
-        if projected.iter().all(|g| g.abs() <= GRADIENT_MIN) {
-            return Ok(Some(Found { logs, value, converged: true }));
+        if projected.iter().all(|g| g.abs() <= least) {
+            return Ok(Some(Found { logs, value, start: begun, converged: true }));
         }
         let mut direction = downwards(&projected, &pairs);
         direction.iter_mut().zip(&resting).filter(|(_, rests)| **rests).for_each(|(d, _)| *d = 0.0);
@@ -197,7 +281,7 @@ fn descend(
         logs = to;
         (value, gradient) = found;
     }
-    Ok(Some(Found { logs, value, converged: false }))
+    Ok(Some(Found { logs, value, start: begun, converged: false }))
 }
 
 /// The direction of L-BFGS.

@@ -5,18 +5,18 @@
 //! samples are rows, of the same bits if the tiles are those of [`Plain`](crate::cholesky::Plain).
 
 use super::cholesky::Cholesky;
-use super::fitting::{Likelihood, Prior, Stopped, TILE, Threads, closest, condition, is_pivot};
-use crate::cholesky::{TileKernels, TiledMatrix, Usual};
+use super::fitting::{Likelihood, Prior, Stopped, ThisThread, Threads, closest, condition, is_pivot};
+use super::precision::{Precision, Real, Solved, error_of_single};
+use super::refinement::refine;
+use crate::cholesky::TiledMatrix;
 use crate::covariance::{Expression, Points, Scratch};
 
 /// The condition from which a fit warns: half of the digits of f64 are of no use then, and more.
 pub const CONDITION_MAX: f64 = 1e12;
-/// The first jitter that is tried and the last, in parts of the mean of the diagonal; each is this many times the one before.
-const JITTERS: [f64; 5] = [1e-12, 1e-10, 1e-8, 1e-6, 1e-4];
+/// The condition from which a fit with a factor in f32 warns.
+pub const CONDITION_MAX_SINGLE: f64 = 1e6;
 /// Samples among which the closest pair is looked for.
 const CLOSEST_AMONG: usize = 8192;
-/// Points that are predicted at a time.
-pub const BLOCK: usize = 256;
 
 /// A number that is added to the diagonal so that the matrix is positive definite.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub enum Jitter {
     None,
     /// This number.
     Number(f64),
-    /// The least of 1e-12, 1e-10, ... 1e-4 times the mean of the diagonal that suffices; none if none is needed.
+    /// The least of 1e-12, 1e-10, ... 1e-4 times the mean of the diagonal that suffices (in f32 from 1e-7); none if none is needed.
     Auto,
 }
 
@@ -40,6 +40,8 @@ pub struct Settings {
     pub jitter: Jitter,
     /// Whether targets are shifted and scaled to mean 0 and deviation 1; the likelihood is that of the scaled ones.
     pub normalize: bool,
+    /// The numbers in which the matrix is factorised.
+    pub precision: Precision,
 }
 
 /// Samples that cannot be fitted.
@@ -61,6 +63,17 @@ pub enum FitError {
         nearest: Option<usize>,
         /// The largest jitter that was tried.
         jitter: f64,
+    },
+    /// The error of a likelihood in f32 is not small beside what an optimiser gained.
+    #[error(
+        "with a factor in f32 the error of the log likelihood is about {error:.1e}, more than a thousandth of the {gained:.1e} that \
+         the search for parameters gained: take `precision: f64`"
+    )]
+    Imprecise {
+        /// The estimated error.
+        error: f64,
+        /// The difference of the likelihoods of the end and the start.
+        gained: f64,
     },
     /// The caller cancelled the fit.
     #[error("the fit was cancelled")]
@@ -90,6 +103,10 @@ pub struct Regression {
     pub log_likelihood: f64,
     /// An estimate of the condition of the matrix.
     pub condition: f64,
+    /// The numbers of the factor, and whether weights were refined: [`Precision::F64`] also where a fit in mixed precision fell back to it.
+    pub precision: Precision,
+    /// How the weights were found.
+    pub solved: Solved,
 }
 
 /// The shift and the scale of targets.
@@ -110,19 +127,19 @@ pub(super) fn scaling(targets: &[f64], normalize: bool) -> Result<(f64, f64), Fi
 }
 
 /// Finds the likelihood with the least jitter that suffices. Returns the jitter too.
-pub(super) fn with_jitter(
+pub(super) fn with_jitter<T: Real>(
     prior: Prior<'_>,
     jitter: Jitter,
     targets: &[f64],
     threads: &mut dyn Threads,
-) -> Result<(Likelihood, f64), FitError> {
+) -> Result<(Likelihood<T>, f64), FitError> {
     let points = prior.points;
-    let diagonal = (0..points.len()).map(|at| prior.expression.diagonal(&points.point(at), true));
-    let mean = diagonal.sum::<f64>() / points.len() as f64 + prior.added;
+    let diagonal = prior.expression.diagonals(points, true);
+    let mean = diagonal.iter().sum::<f64>() / points.len() as f64 + prior.added;
     let tries = match jitter {
         Jitter::None => vec![0.0],
         Jitter::Number(number) => vec![number],
-        Jitter::Auto => std::iter::once(0.0).chain(JITTERS.map(|part| part * mean)).collect(),
+        Jitter::Auto => std::iter::once(0.0).chain(T::JITTERS.iter().map(|part| part * mean)).collect(),
     };
     let mut failed = None;
     for jitter in tries {
@@ -147,8 +164,27 @@ fn nearest(expression: &Expression, points: &Points, row: usize) -> Option<usize
     (0..row).rev().max_by(|a, b| column[*a].total_cmp(&column[*b]))
 }
 
+/// The likelihood with the factor in f32 and refined weights; nothing if there is no such factor, or no convergence.
+pub(super) fn refined(
+    prior: &Prior<'_>,
+    targets: &[f64],
+    threads: &mut dyn Threads,
+) -> Result<Result<(Likelihood<f32>, Solved), Solved>, FitError> {
+    let mut fit = match prior.likelihood::<f32>(targets, threads) {
+        Ok(fit) => fit,
+        Err(Stopped::NotPositiveDefinite { .. }) => return Ok(Err(Solved::AgainNotPositiveDefinite)),
+        Err(Stopped::Interrupted) => return Err(FitError::Interrupted),
+    };
+    let mut weights = std::mem::take(&mut fit.weights);
+    let solved = refine(prior, &|b| fit.solve(b), (targets, &mut weights), threads);
+    let solved = solved.map_err(|_| FitError::Interrupted)?;
+    fit.reweigh(targets, weights);
+    Ok(solved.map(|solved| (fit, solved)).ok_or(Solved::AgainNotConverged))
+}
+
 impl Regression {
-    /// Fits samples. The matrix of the covariances takes 8 n^2 bytes for n samples while it is factorised, and half of that stays.
+    /// Fits samples. The matrix of the covariances takes 4 n^2 bytes for n samples while it is factorised, half of that in f32; the
+    /// model takes 4 n^2.
     ///
     /// # Errors
     /// When there are no samples, the targets cannot be scaled, the covariances are not positive definite, or the caller cancels.
@@ -165,25 +201,96 @@ impl Regression {
         assert!(targets.iter().all(|y| y.is_finite()) && settings.noise >= 0.0, "finite numbers");
         let scaling = scaling(&targets, settings.normalize)?;
         let scaled = scaled(&targets, scaling);
-        let expression = &settings.expression;
-        let prior = Prior { expression, points: &points, added: settings.noise };
-        let (fit, jitter) = with_jitter(prior, settings.jitter, &scaled, threads)?;
-        let prior = Prior { added: settings.noise + jitter, ..prior };
-        let condition = condition(&prior, &fit.factor, threads).map_err(|_| FitError::Interrupted)?;
-        let factor = packed(&fit.factor);
-        let Likelihood { weights, log_likelihood, .. } = fit;
-        Ok(Self {
-            expression: expression.clone(),
+        let mut model = Self {
+            expression: settings.expression.clone(),
             noise: settings.noise,
-            jitter,
+            jitter: 0.0,
             scaling,
             points,
             targets,
-            factor,
-            weights,
-            log_likelihood,
-            condition,
-        })
+            factor: Cholesky::default(),
+            weights: Vec::new(),
+            log_likelihood: 0.0,
+            condition: 0.0,
+            precision: settings.precision,
+            solved: Solved::Directly,
+        };
+        match settings.precision {
+            Precision::F64 => model.fit_in::<f64>(settings.jitter, &scaled, threads)?,
+            Precision::F32 => model.fit_in::<f32>(settings.jitter, &scaled, threads)?,
+            Precision::Mixed => model.fit_refined(settings.jitter, &scaled, threads)?,
+        }
+        Ok(model)
+    }
+
+    /// The prior of this model.
+    fn prior(&self) -> Prior<'_> {
+        Prior { expression: &self.expression, points: &self.points, added: self.noise + self.jitter }
+    }
+
+    fn fit_in<T: Real>(
+        &mut self,
+        jitter: Jitter,
+        scaled: &[f64],
+        threads: &mut dyn Threads,
+    ) -> Result<(), FitError> {
+        let (fit, jitter) = with_jitter::<T>(self.prior(), jitter, scaled, threads)?;
+        self.jitter = jitter;
+        self.take(fit, threads)
+    }
+
+    fn fit_refined(
+        &mut self,
+        jitter: Jitter,
+        scaled: &[f64],
+        threads: &mut dyn Threads,
+    ) -> Result<(), FitError> {
+        if let Jitter::Number(number) = jitter {
+            self.jitter = number;
+        }
+        match refined(&self.prior(), scaled, threads)? {
+            Ok((fit, solved)) => {
+                self.solved = solved;
+                self.take(fit, threads)
+            }
+            Err(solved) => {
+                (self.solved, self.jitter, self.precision) = (solved, 0.0, Precision::F64);
+                self.fit_in::<f64>(jitter, scaled, threads)
+            }
+        }
+    }
+
+    /// Takes the factor, and what follows from it.
+    fn take<T: Real>(&mut self, fit: Likelihood<T>, threads: &mut dyn Threads) -> Result<(), FitError> {
+        let condition = condition(&self.prior(), &|b| fit.solve(b), threads);
+        self.condition = condition.map_err(|_| FitError::Interrupted)?;
+        self.factor = packed(&fit.factor);
+        (self.weights, self.log_likelihood) = (fit.weights, fit.log_likelihood);
+        Ok(())
+    }
+
+    /// An estimate of the error of the logarithm of the likelihood that comes from a factor in f32; 0 for one in f64.
+    pub fn likelihood_error(&self) -> f64 {
+        match self.precision {
+            Precision::F64 => 0.0,
+            Precision::Mixed | Precision::F32 => error_of_single(self.len(), self.condition),
+        }
+    }
+
+    /// The condition from which half of the digits of the factor are of no use, and more.
+    pub fn condition_max(&self) -> f64 {
+        match self.precision {
+            Precision::F64 => CONDITION_MAX,
+            Precision::Mixed | Precision::F32 => CONDITION_MAX_SINGLE,
+        }
+    }
+
+    /// The part of a variance by which rounding may bring it below 0.
+    pub(super) fn rounding(&self) -> f64 {
+        match self.precision {
+            Precision::F64 => 1e-6,
+            Precision::Mixed | Precision::F32 => (self.len() as f64 * f64::from(f32::EPSILON)).max(1e-6),
+        }
     }
 
     /// The number of samples.
@@ -233,7 +340,7 @@ impl Regression {
         let extended = self.factor.try_extend(&rows);
         let sound = |row: &usize| {
             let pivot = self.factor.row(*row)[*row];
-            is_pivot(pivot * pivot, rows[row - known][*row])
+            is_pivot::<f64>(pivot * pivot, rows[row - known][*row])
         };
         let unsound = (known..self.factor.len()).find(|row| !sound(row));
         if let Some(row) = unsound.or(extended.err()) {
@@ -247,11 +354,34 @@ impl Regression {
         self.weights.clone_from(&scaled);
         self.factor.solve(&mut self.weights);
         self.factor.solve_transposed(&mut self.weights);
+        let solve = |b: &mut [f64]| {
+            self.factor.solve(b);
+            self.factor.solve_transposed(b);
+        };
+        if let Ok(condition) = condition(&self.prior(), &solve, &mut ThisThread) {
+            self.condition = condition;
+        }
+        self.refine_weights(&scaled);
         let fitted: f64 = scaled.iter().zip(&self.weights).map(|(y, alpha)| y * alpha).sum();
         let pivots = (0..self.len()).map(|row| self.factor.row(row)[row]);
         let constant = 0.5 * self.len() as f64 * (2.0 * std::f64::consts::PI).ln();
         self.log_likelihood = -0.5 * fitted - pivots.map(f64::ln).sum::<f64>() - constant;
         Ok(())
+    }
+
+    /// Refines the weights of a model in mixed precision. They stay if nothing converges: they are those of the factor.
+    fn refine_weights(&mut self, scaled: &[f64]) {
+        if self.precision != Precision::Mixed {
+            return;
+        }
+        let mut weights = self.weights.clone();
+        let solve = |b: &mut [f64]| {
+            self.factor.solve(b);
+            self.factor.solve_transposed(b);
+        };
+        if let Ok(Some(solved)) = refine(&self.prior(), &solve, (scaled, &mut weights), &mut ThisThread) {
+            (self.solved, self.weights) = (solved, weights);
+        }
     }
 }
 
@@ -261,7 +391,7 @@ pub(super) fn scaled(targets: &[f64], (shift, scale): (f64, f64)) -> Vec<f64> {
 }
 
 /// The rows of a factor by tiles.
-fn packed(factor: &TiledMatrix) -> Cholesky {
+fn packed<T: Real>(factor: &TiledMatrix<T>) -> Cholesky {
     let (n, size) = (factor.rows(), factor.tile_size());
     let mut rows = vec![0.0; n * (n + 1) / 2];
     for i in 0..factor.tile_rows() {
@@ -270,138 +400,10 @@ fn packed(factor: &TiledMatrix) -> Cholesky {
             for row in i * size..((i + 1) * size).min(n) {
                 let first = row * (row + 1) / 2;
                 for column in j * size..((j + 1) * size).min(row + 1) {
-                    rows[first + column] = tile[(column - j * size) * size + (row - i * size)];
+                    rows[first + column] = tile[(column - j * size) * size + (row - i * size)].wide();
                 }
             }
         }
     }
     Cholesky::of_rows(rows)
-}
-
-/// The mean and the variance of points.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Predicted {
-    /// The means, in the unit of the targets.
-    pub means: Vec<f64>,
-    /// The variances of the function, without noise; empty if they were not asked for.
-    pub variances: Vec<f64>,
-    /// The variances of observations: with the noise and the `white` terms.
-    pub of_observations: Vec<f64>,
-    /// Variances that rounding had made negative, which are 0.
-    pub rounded: usize,
-}
-
-/// A variance is below 0 by more than rounding explains.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error(
-    "the variance of point {point} is {variance:e}, which rounding does not explain: the factor of the model is not that of its \
-     samples, or its condition is too bad; fit it again, with more noise or `jitter: auto`"
-)]
-pub struct NegativeVariance {
-    /// The point, from 0.
-    pub point: usize,
-    /// The variance, over the scale of the targets.
-    pub variance: f64,
-}
-
-/// A model with its factor by tiles, for predictions.
-pub struct Predictor<'m> {
-    model: &'m Regression,
-    factor: Option<TiledMatrix>,
-}
-
-impl<'m> Predictor<'m> {
-    /// A predictor; `deviations` says whether it computes variances, for which it needs the factor.
-    ///
-    /// # Panics
-    /// When variances are wanted and the factor was not kept.
-    pub fn new(model: &'m Regression, deviations: bool) -> Self {
-        Self { model, factor: deviations.then(|| Self::tiles(model)) }
-    }
-
-    /// The factor of a model by tiles.
-    ///
-    /// # Panics
-    /// When the factor was not kept.
-    pub fn tiles(model: &Regression) -> TiledMatrix {
-        assert!(model.has_factor(), "deviations need the factor");
-        TiledMatrix::new(model.len(), TILE, |row, column| model.factor.row(row)[column])
-    }
-
-    /// Predicts points with a factor by tiles, or without deviations.
-    ///
-    /// # Errors
-    /// When a variance is below 0 by more than rounding explains.
-    ///
-    /// # Panics
-    /// When the dimensions are others.
-    pub fn predict(&self, points: &Points) -> Result<Predicted, NegativeVariance> {
-        predict(self.model, self.factor.as_ref(), points)
-    }
-}
-
-/// Predicts points with a factor by tiles ([`Predictor::tiles`]), or without deviations.
-///
-/// # Errors
-/// When a variance is below 0 by more than rounding explains.
-///
-/// # Panics
-/// When the dimensions are others.
-pub fn predict(
-    model: &Regression,
-    factor: Option<&TiledMatrix>,
-    points: &Points,
-) -> Result<Predicted, NegativeVariance> {
-    let mut predicted = Predicted::default();
-    for first in (0..points.len()).step_by(BLOCK) {
-        let block = first..(first + BLOCK).min(points.len());
-        let all = block.map(|at| points.point(at)).collect::<Vec<_>>();
-        block_of(model, factor, &all, first, &mut predicted)?;
-    }
-    Ok(predicted)
-}
-
-fn block_of(
-    model: &Regression,
-    factor: Option<&TiledMatrix>,
-    points: &[Vec<f64>],
-    first: usize,
-    predicted: &mut Predicted,
-) -> Result<(), NegativeVariance> {
-    let Regression { expression, scaling: (shift, scale), weights, .. } = model;
-    let n = model.len();
-    // Row tile after row tile, each by columns; the last is filled up with zeros.
-    let mut covariances = vec![vec![0.0; TILE * points.len()]; n.div_ceil(TILE)];
-    let (mut scratch, mut column) = (Scratch::default(), vec![0.0; n]);
-    for (at, point) in points.iter().enumerate() {
-        expression.column((&model.points, 0..n), point, None, &mut scratch, &mut column);
-        let mean: f64 = column.iter().zip(weights).map(|(k, alpha)| k * alpha).sum();
-        predicted.means.push(shift + scale * mean);
-        for (tile, rows) in covariances.iter_mut().zip(column.chunks(TILE)) {
-            tile[at * TILE..][..rows.len()].copy_from_slice(rows);
-        }
-    }
-    let Some(factor) = factor else { return Ok(()) };
-    let kernels = Usual::default();
-    for i in 0..covariances.len() {
-        let (before, rest) = covariances.split_at_mut(i);
-        for (k, solved) in before.iter().enumerate() {
-            kernels.subtract_product(&factor.read(i, k), solved, &mut rest[0], TILE);
-        }
-        kernels.solve_columns(&factor.read(i, i), &mut rest[0], TILE);
-    }
-    for (at, point) in points.iter().enumerate() {
-        let own = expression.diagonal(point, false);
-        let of_noise = expression.diagonal(point, true) - own + model.noise;
-        let squares = covariances.iter().flat_map(|tile| &tile[at * TILE..][..TILE]);
-        let variance = own - squares.map(|v| v * v).sum::<f64>();
-        if variance < -1e-6 * own.max(f64::MIN_POSITIVE) {
-            return Err(NegativeVariance { point: first + at, variance });
-        }
-        predicted.rounded += usize::from(variance < 0.0);
-        let variance = variance.max(0.0);
-        predicted.variances.push(scale * scale * variance);
-        predicted.of_observations.push(scale * scale * (variance + of_noise));
-    }
-    Ok(())
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chance::Random;
-use crate::cholesky::reference;
+use crate::cholesky::{Factorisation, Plain, Tasks, TiledMatrix, reference};
 use crate::covariance::{Expression, Points, reference::entry};
 
 fn samples(seed: u64, count: usize, dimensions: usize) -> (Points, Vec<f64>) {
@@ -21,7 +21,13 @@ fn samples(seed: u64, count: usize, dimensions: usize) -> (Points, Vec<f64>) {
 }
 
 fn settings(text: &str) -> Settings {
-    Settings { expression: text.parse().unwrap(), noise: 0.0, jitter: Jitter::None, normalize: false }
+    Settings {
+        expression: text.parse().unwrap(),
+        noise: 0.0,
+        jitter: Jitter::None,
+        normalize: false,
+        precision: Precision::F64,
+    }
 }
 
 /// The likelihood, and the mean and variance of points, by the plainest loops.
@@ -117,11 +123,26 @@ proptest! {
         let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-10 * (1.0 + b.abs());
         for row in 0..whole.len() {
             prop_assert!(model.factor.row(row).iter().zip(whole.factor.row(row)).all(near));
-            // Plain tiles subtract in the order of rows, so the factor has equal bits.
-            prop_assert!(cfg!(feature = "faer") || model.factor.row(row) == whole.factor.row(row));
         }
         prop_assert!(model.weights.iter().zip(&whole.weights).all(|(a, b)| (a - b).abs() <= 1e-8 * (1.0 + b.abs())));
         prop_assert!(near((&model.log_likelihood, &whole.log_likelihood)));
+    }
+
+    #[test]
+    fn plain_tiles_have_the_bits_of_rows(seed in 0..1000u64, count in 1..300usize) {
+        // Both subtract in the order of the columns.
+        let (points, _) = samples(seed, count, 2);
+        let expression: Expression = TEXTS[0].parse().unwrap();
+        let of = |row: usize, column: usize| entry(&expression, &points.point(row), &points.point(column), row == column);
+        let tiled = TiledMatrix::new(count, 64, of);
+        Factorisation::new(&tiled, Plain).run_all().unwrap();
+        let rows: Vec<Vec<f64>> = (0..count).map(|row| (0..=row).map(|column| of(row, column)).collect()).collect();
+        let mut factor = Cholesky::default();
+        factor.extend(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let lower = tiled.lower();
+        for row in 0..count {
+            prop_assert!((0..=row).all(|column| lower[column * count + row] == factor.row(row)[column]));
+        }
     }
 
     #[test]
@@ -129,7 +150,7 @@ proptest! {
         let (points, targets) = samples(seed, count, 2);
         let expression: Expression = TEXTS[which].parse().unwrap();
         let prior = fitting::Prior { expression: &expression, points: &points, added: 0.01 };
-        let fit = prior.likelihood(&targets, &mut ThisThread).unwrap();
+        let fit = prior.likelihood::<f64>(&targets, &mut ThisThread).unwrap();
         let gradient = prior.gradient(&fit, &mut ThisThread).unwrap();
         let values: Vec<f64> = expression.parameters().iter().map(|p| p.value).collect();
         for (at, found) in gradient.iter().enumerate() {
@@ -137,7 +158,7 @@ proptest! {
                 let mut values = values.clone();
                 values[at] *= f64::exp(step);
                 let other = expression.with_values(&values);
-                fitting::Prior { expression: &other, ..prior }.likelihood(&targets, &mut ThisThread).unwrap().log_likelihood
+                fitting::Prior { expression: &other, ..prior }.likelihood::<f64>(&targets, &mut ThisThread).unwrap().log_likelihood
             };
             let step = 1e-3;
             let expected = (8.0 * (value(step) - value(-step)) - (value(2.0 * step) - value(-2.0 * step))) / (12.0 * step);
@@ -258,4 +279,61 @@ fn the_factor_of_feedback_is_the_factor_of_regression() {
         let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12;
         assert!(model.factor.row(row).iter().zip(marks.factor_row(row)).all(near));
     }
+}
+
+/// Threads that cancel after some pieces and tasks.
+struct Cancels(usize);
+
+impl Threads for Cancels {
+    fn factorise(&mut self, work: &dyn Tasks) -> Result<(), Stopped> {
+        for task in 0..work.steps().count() {
+            self.0 = self.0.checked_sub(1).ok_or(Stopped::Interrupted)?;
+            work.run(task).map_err(|fault| Stopped::NotPositiveDefinite { row: fault.row })?;
+        }
+        Ok(())
+    }
+
+    fn pieces(&mut self, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
+        (0..count).all(|piece| {
+            let left = self.0.checked_sub(1);
+            self.0 = left.unwrap_or(0);
+            f(piece);
+            left.is_some()
+        })
+    }
+}
+
+#[test]
+fn a_fit_that_is_cancelled_anywhere_ends() {
+    let (points, targets) = samples(2, 300, 2);
+    for precision in Precision::ALL {
+        let settings = Settings { precision, ..settings(TEXTS[0]) };
+        let fit =
+            |after: usize| Regression::fit(points.clone(), targets.clone(), &settings, &mut Cancels(after));
+        let steps = (0..).find(|after| fit(*after).is_ok()).unwrap();
+        assert!(steps > 10, "{precision}: {steps}");
+        for after in 0..steps {
+            assert_eq!(fit(after).unwrap_err(), FitError::Interrupted, "{precision}: {after}");
+        }
+        let found = optimise(&points, &targets, &settings, (0, 1), &mut Cancels(steps + 20));
+        assert_eq!(found.unwrap_err(), FitError::Interrupted);
+    }
+}
+
+#[test]
+fn an_appended_sample_may_spoil_the_condition() {
+    let mut points = Points::new(1);
+    (0..200).for_each(|at| points.push(&[f64::from(at)]));
+    let settings = settings("matern12()");
+    let mut model = Regression::fit(points.clone(), vec![1.0; 200], &settings, &mut ThisThread).unwrap();
+    assert!(model.condition < 10.0);
+    model.append(&Points::of_rows(1, &[200.0]), &[1.0]).unwrap();
+    assert!(model.condition < 10.0, "{}", model.condition);
+    // Nearly a duplicate: the least eigenvalue is about the distance.
+    model.append(&Points::of_rows(1, &[17.0 + 1e-13]), &[1.0]).unwrap();
+    assert!(model.condition > CONDITION_MAX, "{}", model.condition);
+    points.push(&[200.0]);
+    points.push(&[17.0 + 1e-13]);
+    let whole = Regression::fit(points, vec![1.0; 202], &settings, &mut ThisThread).unwrap();
+    assert!((model.condition / whole.condition - 1.0).abs() < 0.2, "{} {}", model.condition, whole.condition);
 }

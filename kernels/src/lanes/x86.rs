@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "vector instructions, their loads and stores, and prefetches")]
 
 mod bits;
+mod fused;
 
 #[cfg(not(miri))]
 use std::arch::asm;

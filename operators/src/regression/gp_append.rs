@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use boxwork_kernels::gaussian_process::CONDITION_MAX;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out};
 use boxwork_stores::gp_model::SavedModel;
 
@@ -87,8 +86,12 @@ impl GpAppend {
             model.names.len() - known,
             model.regression.log_likelihood
         ));
-        if model.regression.condition > CONDITION_MAX {
-            cx.note("the condition of the covariances was bad before samples were appended: fit all of them again");
+        if model.regression.condition > model.regression.condition_max() {
+            cx.note(format!(
+                "the condition of the covariances is about {:.0e} with the new samples, so half of all digits are lost, or more: fit all \
+                 samples again, with a larger noise",
+                model.regression.condition
+            ));
         }
         Ok(model)
     }

@@ -4,7 +4,7 @@
 
 use boxwork_kernels::covariance::Expression;
 use boxwork_kernels::gaussian_process::{
-    CONDITION_MAX, Jitter, Optimised, RESTARTS_MAX, Regression, Settings, TILE, Threads, optimise,
+    Jitter, Optimised, Precision, RESTARTS_MAX, Regression, Settings, Solved, TILE, Threads, optimise,
 };
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
@@ -33,8 +33,9 @@ const MODEL: Out = Out::new(0, "model", columns::regression, "the samples with t
 /// # Parameters
 /// `kernel`: the covariance. `noise`: the variance of the targets' noise, beside that of `white`. `jitter`: what is added to the
 /// diagonal if the covariances are not positive definite. `normalize`: scales targets to mean 0 and deviation 1. `optimise`,
-/// `restarts`, `seed`: the search for parameters. `inputs`, `target`: the names of the columns, for the model. `memory`: the most
-/// MiB that the matrices may take.
+/// `restarts`, `seed`: the search for parameters. `precision`: the numbers of the factor; `mixed` makes it
+/// in f32 and refines weights in f64, or makes it again in f64 where that does not converge. `inputs`, `target`: the names of the columns, for the model. `memory`: the most MiB that the
+/// matrices may take.
 pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -78,6 +79,12 @@ pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
             ParameterType::integer_from(0),
             Default::Integer(1),
             "the seed of random starts",
+        ),
+        Parameter::new(
+            "precision",
+            ParameterType::Choice(&["f64", "mixed", "f32"]),
+            Default::Text("f64"),
+            "the numbers of the factor: f64, f32 with weights refined in f64 (mixed), or f32 alone",
         ),
         INPUTS,
         TARGET,
@@ -138,6 +145,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         noise: bind.number("noise"),
         jitter: jitter(bind.text("jitter")).map_err(BoxError::new)?,
         normalize: bind.boolean("normalize"),
+        precision: Precision::named(bind.text("precision")).unwrap_or_default(),
     };
     let starts = (bind.count("restarts"), u64::try_from(bind.integer("seed"))?);
     let memory = bind.get_integer("memory").map(|mebibytes| (mebibytes as u64).saturating_mul(1 << 20));
@@ -183,11 +191,12 @@ impl Operator for GpFitSamples {
 }
 
 /// The bytes that the matrices of a fit take at once.
-fn bytes_of(samples: u64, optimises: bool) -> u64 {
-    // The factor by tiles, and its rows; with gradients the inverse in place of the rows.
-    let tiles = samples.div_ceil(TILE as u64);
-    let by_tiles = tiles * (tiles + 1) / 2 * (TILE * TILE * 8) as u64;
-    by_tiles + if optimises { by_tiles } else { 4 * samples * (samples + 1) }
+fn bytes_of(samples: u64, optimises: bool, precision: Precision) -> u64 {
+    // The factor by tiles, and its rows in f64; with gradients the inverse by tiles. A fit in mixed precision may need one in f64.
+    let (tiles, number) = (samples.div_ceil(TILE as u64), if precision == Precision::F32 { 4 } else { 8 });
+    let by_tiles = tiles * (tiles + 1) / 2 * (TILE * TILE) as u64 * number;
+    let rows = 4 * samples * (samples + 1);
+    by_tiles + if optimises { rows.max(by_tiles) } else { rows }
 }
 
 impl GpFitSamples {
@@ -195,7 +204,7 @@ impl GpFitSamples {
         let Some(allowed) = self.memory.or_else(boxwork_runtime::feeding::memory_available) else {
             return Ok(());
         };
-        let needs = |samples: u64| bytes_of(samples, self.starts.is_some());
+        let needs = |samples: u64| bytes_of(samples, self.starts.is_some(), self.settings.precision);
         let samples = self.samples.names.len() as u64;
         if needs(samples) <= allowed {
             return Ok(());
@@ -235,7 +244,7 @@ impl GpFitSamples {
             .inside(|inside| {
                 let mut threads = OnSlots(inside);
                 let fitted = Regression::fit(points, targets, &settings, &mut threads)?;
-                let is_bad = fitted.jitter > 0.0 || fitted.condition > CONDITION_MAX;
+                let is_bad = fitted.jitter > 0.0 || fitted.condition > fitted.condition_max();
                 let closest = is_bad.then(|| fitted.closest(&mut threads)).flatten();
                 Ok((fitted, closest))
             })
@@ -249,7 +258,8 @@ impl GpFitSamples {
                 regression.jitter
             ));
         }
-        if regression.condition > CONDITION_MAX {
+        notes_of_precision(self.settings.precision, &regression).into_iter().for_each(|note| cx.note(note));
+        if regression.condition > regression.condition_max() {
             cx.note(format!(
                 "the condition of the covariances is about {:.0e}, so half of all digits are lost, or more{pair}: a larger noise helps",
                 regression.condition
@@ -266,6 +276,32 @@ impl GpFitSamples {
         let inputs = if named { self.inputs.clone() } else { numbered() };
         Ok(SavedModel { regression, names, inputs, target: self.target.clone() })
     }
+}
+
+/// The notes for a user on the numbers of a fit.
+fn notes_of_precision(wanted: Precision, model: &Regression) -> Vec<String> {
+    let mut notes = Vec::new();
+    let instead = "so the factor was made again in f64";
+    match model.solved {
+        Solved::Directly => {}
+        Solved::Refined(rounds) => notes.push(format!("weights were refined in f64: {rounds} corrections")),
+        Solved::ByGradients(steps) => notes.push(format!(
+            "corrections of the weights did not converge, so they were refined by {steps} steps of conjugate gradients"
+        )),
+        Solved::AgainNotPositiveDefinite => {
+            notes.push(format!("the covariances are not positive definite in f32, {instead}"));
+        }
+        Solved::AgainNotConverged => {
+            notes.push(format!("neither corrections nor conjugate gradients converged, {instead}"));
+        }
+    }
+    if wanted != Precision::F64 && model.precision != Precision::F64 {
+        notes.push(format!(
+            "the factor is one of f32: the error of the log likelihood is about {:.1e}",
+            model.likelihood_error()
+        ));
+    }
+    notes
 }
 
 /// The notes for a user on a search for parameters.

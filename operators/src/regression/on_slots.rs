@@ -1,6 +1,6 @@
 //! The slots of a runtime as the threads of a fit.
 
-use boxwork_kernels::cholesky::{Factorisation, Usual};
+use boxwork_kernels::cholesky::Tasks;
 use boxwork_kernels::gaussian_process::{Stopped, Threads};
 use boxwork_runtime::inside::{GraphError, Inside};
 
@@ -10,7 +10,7 @@ use crate::cholesky::run;
 pub(super) struct OnSlots<'s, 'i>(pub(super) &'s mut Inside<'i>);
 
 impl Threads for OnSlots<'_, '_> {
-    fn factorise(&mut self, work: &Factorisation<'_, Usual>) -> Result<(), Stopped> {
+    fn factorise(&mut self, work: &dyn Tasks) -> Result<(), Stopped> {
         run(self.0, work).map_err(|error| match error {
             GraphError::Task(fault) => Stopped::NotPositiveDefinite { row: fault.row },
             GraphError::Cancelled => Stopped::Interrupted,

@@ -20,9 +20,12 @@ use crate::results::sink::{OUT, OrderedWriter, exact_text, share_writer};
 
 const PREDICTIONS: In = In::stream(0, "predictions", columns::predictions, "the predictions");
 
+/// Bytes of text that are kept before they are written.
+const PIECE: usize = 1 << 20;
+
 /// Writes predictions.
 ///
-/// CSV has the columns `name`, `mean`, `deviation`, `lower` and `upper`, of which numbers are read back to the bit. The page plots mean,
+/// Predictions are written as they come, in pieces of 1 MiB, so memory does not grow with them; a page is written at the end. CSV has the columns `name`, `mean`, `deviation`, `lower` and `upper`, of which numbers are read back to the bit. The page plots mean,
 /// interval and data over one input, and lists nothing; it needs no other file. If the request's caller takes the rows
 /// (`Submission::outputs` under the box's name), they go there as Arrow batches, and nothing is written.
 ///
@@ -78,6 +81,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         text: String::new(),
         plotted: Plotted::default(),
         begun: false,
+        has_written: false,
     }))
 }
 
@@ -98,6 +102,8 @@ struct WritePredictions {
     text: String,
     plotted: Plotted,
     begun: bool,
+    /// Whether a piece is written.
+    has_written: bool,
 }
 
 impl Operator for WritePredictions {
@@ -111,6 +117,12 @@ impl Operator for WritePredictions {
         }
         while let Some(envelope) = cx.take(PREDICTIONS) {
             self.add(&envelope)?;
+            if self.text.len() >= PIECE && self.part.count == 1 {
+                let (text, first) = (std::mem::take(&mut self.text), !self.has_written);
+                cx.detached("disk", || self.writer.write_piece(text.as_bytes(), first, false))??;
+                self.has_written = true;
+                return Ok(Flow::More);
+            }
         }
         if !cx.is_ended(PREDICTIONS) {
             return Ok(Flow::Wait);
@@ -119,7 +131,10 @@ impl Operator for WritePredictions {
             Form::Page => page(&self.plotted, self.model.as_deref().map(|model| &model.saved), self.axis)?,
             _ => std::mem::take(&mut self.text),
         };
-        cx.detached("disk", || self.writer.write(self.part, text.into_bytes()))??;
+        cx.detached("disk", || match self.has_written {
+            true => self.writer.write_piece(text.as_bytes(), false, true),
+            false => self.writer.write(self.part, text.into_bytes()),
+        })??;
         Ok(Flow::Done)
     }
 }

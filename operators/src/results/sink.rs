@@ -259,21 +259,39 @@ impl OrderedWriter {
                     continue;
                 }
             }
-            if let Err(error) = self.append(&mut state, &text, last) {
-                // Half a file is of no use: dropping it removes it.
-                state.file = None;
-                let what = match &self.path {
-                    Some(path) => format!("`{}`", path.display()),
-                    None => "standard output".to_owned(),
-                };
-                return Err(BoxError::new(format!("{what} cannot be written: {error}{}", way_out(&error))));
-            }
+            self.append_or_drop(&mut state, &text, last)?;
             state.next += 1;
             if last {
                 *state = State::default();
                 return Ok(());
             }
         }
+    }
+
+    /// Writes a piece of the text of a run's only request, so that all of it need not be kept; `first` and `last` say whether others
+    /// come before and behind it. Call it within `detached`.
+    pub(crate) fn write_piece(&self, text: &[u8], first: bool, last: bool) -> Result<(), BoxError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if first {
+            *state = State::default();
+        }
+        self.append_or_drop(&mut state, text, last)?;
+        if last {
+            *state = State::default();
+        }
+        Ok(())
+    }
+
+    fn append_or_drop(&self, state: &mut State, text: &[u8], last: bool) -> Result<(), BoxError> {
+        self.append(state, text, last).map_err(|error| {
+            // Half a file is of no use: dropping it removes it.
+            state.file = None;
+            let what = match &self.path {
+                Some(path) => format!("`{}`", path.display()),
+                None => "standard output".to_owned(),
+            };
+            BoxError::new(format!("{what} cannot be written: {error}{}", way_out(&error)))
+        })
     }
 
     fn append(&self, state: &mut State, text: &[u8], last: bool) -> io::Result<()> {
@@ -381,6 +399,22 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), "all of abc");
             fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn pieces_of_a_text_are_written_as_they_come_and_the_file_appears_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.txt");
+        fs::write(&path, "old").unwrap();
+        let writer = OrderedWriter::new(path.to_str().unwrap());
+        // A run that failed after its first piece, and one that ends.
+        writer.write_piece(b"x", true, false).unwrap();
+        writer.write_piece(b"a", true, false).unwrap();
+        writer.write_piece(b"b", false, false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        writer.write_piece(b"c", false, true).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "abc");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -88,6 +88,9 @@ struct Fit {
     /// The seed of random starts
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
+    /// The numbers of the factor: f64, f32 with weights refined in f64 (mixed), or f32 alone
+    #[arg(long, default_value = "f64", value_parser = ["f64", "mixed", "f32"])]
+    precision: String,
     /// The most MiB that the matrices may take [default: what is free]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: Option<u32>,
@@ -224,6 +227,7 @@ impl Fit {
             text("kernel", &self.kernel),
             text("jitter", &self.jitter),
             text("keep", &self.keep),
+            text("precision", &self.precision),
             ("noise".to_owned(), Value::Number(self.noise)),
             ("normalize".to_owned(), Value::Boolean(self.normalize)),
             ("optimise".to_owned(), Value::Boolean(self.optimise)),

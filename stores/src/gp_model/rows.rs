@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, Float64Array, ListArray, RecordBatch, StringArray};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema};
 use boxwork_kernels::covariance::{Expression, Points};
-use boxwork_kernels::gaussian_process::{Cholesky, Regression};
+use boxwork_kernels::gaussian_process::{Cholesky, Precision, Regression, Solved};
 use serde_json::{Value as Json, json};
 
 use super::SavedModel;
@@ -50,6 +50,8 @@ impl SavedModel {
             "scale": scaling.1,
             "log_likelihood": log_likelihood,
             "condition": condition,
+            "precision": self.regression.precision.name(),
+            "solved": text_of(self.regression.solved),
             "dimensions": points.dimensions(),
             "inputs": self.inputs,
             "target": self.target,
@@ -105,6 +107,17 @@ impl SavedModel {
         if scale <= 0.0 || number("noise")? < 0.0 || number("jitter")? < 0.0 {
             return Err("its scale, noise or jitter is below 0".to_owned());
         }
+        // A model without these was written when there was f64 alone.
+        let precision = match &head["precision"] {
+            Json::Null => Some(Precision::F64),
+            name => name.as_str().and_then(Precision::named),
+        };
+        let precision = precision.ok_or("its precision is none of f64, mixed and f32")?;
+        let solved = match &head["solved"] {
+            Json::Null => Some(Solved::Directly),
+            text => text.as_str().and_then(solved_of),
+        };
+        let solved = solved.ok_or("it does not say how its weights were found")?;
         let mut read = Rows { points: Points::new(dimensions), ..Rows::default() };
         batches
             .iter()
@@ -122,12 +135,33 @@ impl SavedModel {
             weights,
             log_likelihood: number("log_likelihood")?,
             condition: number("condition")?,
+            precision,
+            solved,
         };
         if !(regression.factor.is_empty() || regression.has_factor()) {
             return Err("its factor has not a row for each sample".to_owned());
         }
         Ok(Self { regression, names, inputs, target: text(&head["target"]).unwrap_or_default() })
     }
+}
+
+/// How weights were found, as a text of the head.
+fn text_of(solved: Solved) -> String {
+    match solved {
+        Solved::Directly => "directly".to_owned(),
+        Solved::Refined(rounds) => format!("refined {rounds}"),
+        Solved::ByGradients(steps) => format!("gradients {steps}"),
+        Solved::AgainNotPositiveDefinite => "again: not positive definite".to_owned(),
+        Solved::AgainNotConverged => "again: not converged".to_owned(),
+    }
+}
+
+/// The reverse of [`text_of`].
+fn solved_of(text: &str) -> Option<Solved> {
+    let counted = |prefix: &str| text.strip_prefix(prefix)?.parse::<usize>().ok();
+    let known = [Solved::Directly, Solved::AgainNotPositiveDefinite, Solved::AgainNotConverged];
+    let known = known.into_iter().find(|solved| text_of(*solved) == text);
+    known.or(counted("refined ").map(Solved::Refined)).or(counted("gradients ").map(Solved::ByGradients))
 }
 
 /// The rows read so far.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use boxwork_kernels::covariance::Points;
-use boxwork_kernels::gaussian_process::{Jitter, Settings, ThisThread};
+use boxwork_kernels::gaussian_process::{Jitter, Precision, Settings, Solved, ThisThread};
 
 use super::*;
 
@@ -15,6 +15,7 @@ fn model(count: usize) -> SavedModel {
         noise: 1e-3,
         jitter: Jitter::None,
         normalize: true,
+        precision: Precision::F64,
     };
     let points = Points::of_rows(2, &rows);
     SavedModel {
@@ -37,6 +38,17 @@ fn a_model_is_read_as_it_was_written() {
         let means = SavedModel::open(&path).unwrap();
         assert!(!means.regression.has_factor() && means.regression.weights == model.regression.weights);
         assert_eq!(means.names, model.names);
+    }
+    for solved in [
+        Solved::Refined(3),
+        Solved::ByGradients(17),
+        Solved::AgainNotPositiveDefinite,
+        Solved::AgainNotConverged,
+    ] {
+        let mut model = model(4);
+        (model.regression.precision, model.regression.solved) = (Precision::Mixed, solved);
+        model.write(&path, true).unwrap();
+        assert_eq!(SavedModel::open(&path).unwrap(), model);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
