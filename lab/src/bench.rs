@@ -26,23 +26,26 @@ mod serve;
 use boxwork_runtime::parameter::{did_you_mean, nearest};
 use boxwork_runtime::topology::Topology;
 
-use self::case::{Case, PART};
+use self::case::PART;
 use self::results::{MeasuredCase, MeasuredWorkload};
-use self::rig::Setup;
 use self::spin::Spin;
 use crate::machine::Machine;
-use crate::turns::{Figures, Measured, take_turns};
+use crate::turns::take_turns;
 
+pub use self::case::Case;
 pub use self::error::Error;
 pub use self::results::Results;
+pub use self::rig::Setup;
 pub use self::serve::serve;
+pub use crate::turns::{Figures, Measured};
 
-fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
+/// Figures of a round.
+pub fn figures<const N: usize>(figures: [(&str, f64); N]) -> Figures {
     figures.map(|(name, figure)| (name.to_owned(), figure)).to_vec()
 }
 
-/// Prepares a case.
-type Open = fn(&Setup, &Case) -> Result<Box<dyn Measured<Error>>, Error>;
+/// Prepares a case on some workers.
+pub type Open = fn(&Setup, &Case) -> Result<Box<dyn Measured<Error>>, Error>;
 
 /// One workload.
 pub struct Workload {
@@ -53,12 +56,14 @@ pub struct Workload {
     /// The question that it answers.
     pub question: &'static str,
     /// The most rounds, for workloads whose rounds take seconds.
-    rounds_max: usize,
-    cases: fn(is_quick: bool) -> Vec<Case>,
-    open: Open,
+    pub rounds_max: usize,
+    /// Its cases, or few small ones.
+    pub cases: fn(is_quick: bool) -> Vec<Case>,
+    /// Prepares one of them.
+    pub open: Open,
 }
 
-/// All workloads, in the order in which they run.
+/// The workloads of this crate, in the order in which they run. Others may be measured with them.
 pub static WORKLOADS: [&Workload; 9] = [
     &chain::CHAIN,
     &wavefront::WAVEFRONT,
@@ -72,18 +77,18 @@ pub static WORKLOADS: [&Workload; 9] = [
 ];
 
 impl Workload {
-    /// The workload of an id or a name, in letters of any size.
+    /// The workload of an id or a name among these, in letters of any size.
     ///
     /// # Errors
     /// A sentence that lists the existing names and proposes the nearest.
-    pub fn find(word: &str) -> Result<&'static Self, String> {
+    pub fn find(word: &str, among: &[&'static Self]) -> Result<&'static Self, String> {
         let given = word.to_lowercase();
         let found =
-            WORKLOADS.iter().find(|workload| workload.id.to_lowercase() == given || workload.name == given);
+            among.iter().find(|workload| workload.id.to_lowercase() == given || workload.name == given);
         found.copied().ok_or_else(|| {
-            let near = did_you_mean(&given, WORKLOADS.iter().map(|workload| workload.name));
+            let near = did_you_mean(&given, among.iter().map(|workload| workload.name));
             let all: Vec<String> =
-                WORKLOADS.iter().map(|workload| format!("{} {}", workload.id, workload.name)).collect();
+                among.iter().map(|workload| format!("{} {}", workload.id, workload.name)).collect();
             format!("there is no workload `{word}`{near} ({})", all.join(", "))
         })
     }

@@ -15,6 +15,7 @@ pub struct Case {
 }
 
 impl Case {
+    /// A case with these settings.
     pub fn new(settings: &[(&'static str, &dyn Display)]) -> Self {
         Self { settings: settings.iter().map(|(name, value)| (*name, value.to_string())).collect() }
     }
@@ -45,26 +46,38 @@ impl Case {
         Ok(())
     }
 
+    /// The names of the settings.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.settings.iter().map(|(name, _)| *name)
     }
 
+    /// The settings.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.settings.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
     /// A setting as text.
+    ///
+    /// # Panics
+    /// When there is no such setting.
     pub fn text(&self, name: &str) -> &str {
         let found = self.settings.iter().find(|(known, _)| *known == name);
         found.map_or_else(|| panic!("the workload has no setting `{name}`"), |(_, value)| value)
     }
 
+    /// A setting as a number.
+    ///
+    /// # Errors
+    /// When it is none.
     pub fn number(&self, name: &'static str) -> Result<f64, Error> {
         let value = self.text(name);
         value.parse().map_err(|_| Error::Setting { name, value: value.to_owned(), wanted: "a number" })
     }
 
-    /// A whole number of at least one.
+    /// A setting as a whole number of at least one.
+    ///
+    /// # Errors
+    /// When it is none.
     pub fn count(&self, name: &'static str) -> Result<usize, Error> {
         let value = self.text(name);
         let wanted = "a whole number of at least one";

@@ -78,7 +78,11 @@ impl Error {
         }
     }
 
-    pub(super) fn unless_equal(what: &'static str, found: u64, wanted: u64) -> Result<(), Self> {
+    /// Fails if a result is not the right one.
+    ///
+    /// # Errors
+    /// When the numbers differ.
+    pub fn unless_equal(what: &'static str, found: u64, wanted: u64) -> Result<(), Self> {
         if found == wanted { Ok(()) } else { Err(Self::Wrong { what, found, wanted }) }
     }
 }

@@ -14,15 +14,18 @@ use super::graph::Graph;
 use super::spin::{SEED, Spin, spin};
 use super::tally::Tally;
 
-/// The runtime, pipeline and tally of a workload.
+/// The machine of a case.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    /// Its slots.
     pub topology: Topology,
+    /// Whether each worker is pinned to its core.
     pub pin: bool,
-    pub spin: Spin,
+    pub(super) spin: Spin,
 }
 
 impl Setup {
+    /// The number of workers.
     pub fn workers(&self) -> usize {
         self.topology.slots_count()
     }

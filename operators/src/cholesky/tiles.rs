@@ -56,9 +56,13 @@ impl Matrix {
                  {DIMENSIONS}"
             )));
         }
-        let mut random = Random::mixed(u64::try_from(bind.integer("seed"))?);
-        let numbers: Vec<f64> = (0..DIMENSIONS * bind.count("rows")).map(|_| 4.0 * random.unit()).collect();
-        Ok(Self { points: Points::of_rows(DIMENSIONS, &numbers), expression, size: bind.count("tile") })
+        Ok(Self::of(expression, bind.count("rows"), bind.count("tile"), u64::try_from(bind.integer("seed"))?))
+    }
+
+    fn of(expression: Expression, rows: usize, size: usize, seed: u64) -> Self {
+        let mut random = Random::mixed(seed);
+        let numbers: Vec<f64> = (0..DIMENSIONS * rows).map(|_| 4.0 * random.unit()).collect();
+        Self { points: Points::of_rows(DIMENSIONS, &numbers), expression, size }
     }
 
     /// The rows of tiles.
@@ -85,6 +89,23 @@ impl Matrix {
         }
         tile
     }
+}
+
+/// The entries, by row and column, of the matrix of so many rows that `covariance_tiles` makes with its other parameters by
+/// default.
+///
+/// # Panics
+/// When there is no row.
+pub fn default_entries(rows: usize) -> impl Fn(usize, usize) -> f64 {
+    let default =
+        |name: &str| MATRIX.iter().find(|parameter| parameter.name == name).map(|found| &found.default);
+    let (Some(Default::Text(kernel)), Some(Default::Integer(seed))) = (default("kernel"), default("seed"))
+    else {
+        unreachable!("both have a default")
+    };
+    let expression = kernel.parse().expect("the default is a covariance");
+    let matrix = Matrix::of(expression, rows, 1, seed.unsigned_abs());
+    move |row, column| matrix.entry(row, column)
 }
 
 /// The envelope of a tile. Its numbers are not copied.

@@ -1,5 +1,7 @@
 //! `boxwork bench`: the scheduling workloads, to compare machines, settings and versions.
 
+mod factor;
+
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -66,14 +68,19 @@ enum Choice {
     One(&'static Workload),
 }
 
+/// The workloads of the lab, and those of boxes that it does not know.
+fn all() -> Vec<&'static Workload> {
+    WORKLOADS.into_iter().chain([&factor::FACTOR]).collect()
+}
+
 fn choice(word: &str) -> Result<Choice, String> {
-    if word == "all" { Ok(Choice::All) } else { Workload::find(word).map(Choice::One) }
+    if word == "all" { Ok(Choice::All) } else { Workload::find(word, &all()).map(Choice::One) }
 }
 
 fn workloads() -> String {
     let line =
         |workload: &&Workload| format!("  {:4}{:12}{}\n", workload.id, workload.name, workload.question);
-    format!("Workloads:\n{}", WORKLOADS.iter().map(line).collect::<String>())
+    format!("Workloads:\n{}", all().iter().map(line).collect::<String>())
 }
 
 impl Arguments {
@@ -88,7 +95,7 @@ impl Arguments {
         let mut workloads: Vec<&'static Workload> = Vec::new();
         for choice in self.workloads.iter().chain(self.workloads.is_empty().then_some(&Choice::All)) {
             match choice {
-                Choice::All => workloads.extend(WORKLOADS),
+                Choice::All => workloads.extend(all()),
                 Choice::One(workload) => workloads.push(workload),
             }
         }
