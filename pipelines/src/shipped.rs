@@ -94,6 +94,7 @@ shipped!(GP_FIT, "gp_fit.yaml", "A Gaussian process fitted to samples.");
 shipped!(GP_PREDICT, "gp_predict.yaml", "Means and deviations by a fitted Gaussian process.");
 shipped!(GP_APPEND, "gp_append.yaml", "More samples for a fitted Gaussian process.");
 shipped!(GP_SCORE, "gp_score.yaml", "How well a fitted Gaussian process predicts.");
+shipped!(GP_OBJECTS, "gp_objects.yaml", "Numbers of all objects of a store, by those that are known.");
 shipped!(CHOLESKY, "cholesky.yaml", "A Cholesky factor by a chain of boxes.");
 shipped!(CHOLESKY_GRAPH, "cholesky_graph.yaml", "A Cholesky factor by a graph of tasks.");
 shipped!(METRIC_SEARCH, "metric_search.yaml", "The k nearest objects of any kind, by pivots.");
@@ -105,7 +106,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 52] = [
+pub const ALL: [Shipped; 53] = [
     EXTRACT,
     EMBED,
     ADD,
@@ -153,6 +154,7 @@ pub const ALL: [Shipped; 52] = [
     GP_PREDICT,
     GP_APPEND,
     GP_SCORE,
+    GP_OBJECTS,
     CHOLESKY,
     CHOLESKY_GRAPH,
     METRIC_SEARCH,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Float64Array, ListArray, StringArray, UInt32Array, UInt64Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
-use boxwork_kernels::gaussian_process::{MARK_NOISE, MARKS_MAX, Model};
+use boxwork_kernels::gaussian_process::{MARKS_MAX, Model};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::BoxError;
 use boxwork_stores::store::concatenated;
@@ -16,6 +16,11 @@ use boxwork_stores::store::concatenated;
 const FOREIGN_FIRST: u64 = u64::MAX - 1;
 /// The id that stands for no mark.
 pub(crate) const NO_MARK: u64 = u64::MAX;
+
+/// The key of the note with the shift and the scale of numbers that are no relevances.
+pub(crate) const SCALING_NOTE: &str = "gp_scaling";
+/// The least variance of a number's noise.
+pub(crate) const TARGET_NOISE_MIN: f64 = 1e-6;
 
 /// The id of the `nth` mark whose object is not in the store.
 pub(crate) const fn foreign_id(nth: u64) -> u64 {
@@ -35,7 +40,7 @@ pub(crate) struct Mark {
     pub(crate) name: String,
     /// An array of one object.
     pub(crate) object: ArrayRef,
-    /// From 0, disliked, to 1, liked.
+    /// From 0, disliked, to 1, liked; or a number with mean 0 and deviation 1 over all marks.
     pub(crate) relevance: f64,
     /// The variance of the relevance's noise.
     pub(crate) noise: f64,
@@ -66,10 +71,10 @@ pub(crate) fn of_envelopes(envelopes: &[Envelope]) -> Result<Vec<Mark>, BoxError
                 )));
             }
             let (relevance, noise) = (relevances[row], noises[row]);
-            if !((0.0..=1.0).contains(&relevance) && noise >= MARK_NOISE && noise.is_finite()) {
+            if !(relevance.is_finite() && noise >= TARGET_NOISE_MIN && noise.is_finite()) {
                 return Err(BoxError::new(format!(
-                    "mark {}: its relevance is {relevance} with a noise of {noise}; a relevance is from 0 to 1, and a \
-                     noise at least {MARK_NOISE}",
+                    "mark {}: its relevance is {relevance} with a noise of {noise}; a relevance is finite, and a noise at least \
+                     {TARGET_NOISE_MIN:e}",
                     numbers[row]
                 )));
             }
@@ -154,7 +159,12 @@ impl Fitted {
         let fields = batch.schema();
         let known = fields.fields().iter().map(|field| field.name().as_str());
         let known = known.zip(batch.columns().iter().map(Arc::clone));
-        Ok(Some(Envelope::from_columns(known.chain(columns).collect::<Vec<_>>())?))
+        let fitted = Envelope::from_columns(known.chain(columns).collect::<Vec<_>>())?;
+        let scaling = marks.first().and_then(|first| first.note(SCALING_NOTE));
+        Ok(Some(match scaling {
+            Some(scaling) => fitted.with_note(SCALING_NOTE, scaling),
+            None => fitted,
+        }))
     }
 
     /// Row `mark` of the factor up to its pivot.
