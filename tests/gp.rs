@@ -429,8 +429,9 @@ fn a_process_over_objects_is_the_one_over_their_coordinates() {
     write(at, "points.jsonl", &(0..24).map(object).collect::<String>());
     let y = |i: usize| (i * i % 7) as f64 + 40.0;
     // Names and ids, in any order.
-    let known =
-        |i: usize| format!("{},{}\n", if i % 2 == 0 { format!("p{i}") } else { format!("#{i}") }, y(i));
+    let known = |i: usize| {
+        format!("{},{}\n", if i.is_multiple_of(2) { format!("p{i}") } else { format!("#{i}") }, y(i))
+    };
     write(at, "known.csv", &format!("name,y\n{}", [3, 0, 8, 5, 2, 7, 11].map(known).concat()));
     let row = |i: usize| format!("{},{},{}\n", place(i)[0], place(i)[1], y(i));
     write(at, "same.csv", &format!("a,b,y\n{}", [3, 0, 8, 5, 2, 7, 11].map(row).concat()));
