@@ -436,24 +436,10 @@ fn a_process_over_objects_is_the_one_over_their_coordinates() {
     let row = |i: usize| format!("{},{},{}\n", place(i)[0], place(i)[1], y(i));
     write(at, "same.csv", &format!("a,b,y\n{}", [3, 0, 8, 5, 2, 7, 11].map(row).concat()));
     write(at, "all.csv", &format!("a,b,y\n{}", (0..24).map(row).collect::<String>()));
-    let call = [
-        "gp",
-        "fit",
-        "--samples",
-        "same.csv",
-        "--inputs",
-        "a,b",
-        "--target",
-        "y",
-        "--normalize",
-        "--noise",
-        "0.2",
-        "--kernel",
-        "rbf(l=1.5)",
-        "--out",
-        "same.gp.arrow",
-    ];
-    ok(at, &call);
+    let call =
+        "gp fit --samples same.csv --inputs a,b --target y --normalize --noise 0.2 --kernel rbf(l=1.5)";
+    let call = format!("{call} --out same.gp.arrow");
+    ok(at, &call.split(' ').collect::<Vec<_>>());
     let call = ["gp", "predict", "--model", "same.gp.arrow", "--samples", "all.csv", "--format", "json"];
     let expected = ok(at, &call);
     let more = ["--set", "distance=l2", "--set", "length=1.5", "--set", "noise=0.2", "--set", "format=json"];
