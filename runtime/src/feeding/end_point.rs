@@ -84,8 +84,8 @@ struct Lane {
     events: Vec<Arc<Object>>,
     /// Commands of other blocks that this block's commands come after.
     after: Vec<Arc<Object>>,
-    /// The kernels' events, by place.
-    launches: Vec<usize>,
+    /// The kernels' events, by place, and their names.
+    launches: Vec<(usize, &'static str)>,
     buffers: Vec<Buffer>,
     shared: Vec<Arc<Shared>>,
     residents: Vec<Arc<Buffer>>,
@@ -227,7 +227,7 @@ impl EndPoint {
             "the results of a lane are taken whose commands have not ended"
         );
         let result = match status {
-            0 => Ok(f(&Back { lane: &self.lanes[lane], kernel_ns: self.kernel_ns(lane) })),
+            0 => Ok(f(&Back { lane: &self.lanes[lane], kernels: self.kernels(lane) })),
             code => Err(super::driver::DriverError { call: "a command", code }.into()),
         };
         if result.is_ok() {
@@ -239,15 +239,18 @@ impl EndPoint {
         result
     }
 
-    /// Time that the kernels of a lane took, in nanoseconds; 0 if the driver gives no times.
-    fn kernel_ns(&self, lane: usize) -> u64 {
+    /// The kernels of a lane, and the time that each took, in nanoseconds; nothing if the driver gives no times.
+    fn kernels(&self, lane: usize) -> Vec<(&'static str, u64)> {
         debug_assert!(
-            self.lanes[lane].launches.iter().all(|idx| *idx < self.lanes[lane].events.len()),
+            self.lanes[lane].launches.iter().all(|(idx, _)| *idx < self.lanes[lane].events.len()),
             "a launch is noted down for a command that was not kept"
         );
         let lane = &self.lanes[lane];
-        let times = lane.launches.iter().map(|idx| self.device.driver().times(lane.events[*idx].handle()));
-        times.flatten().map(|(begun, ended)| ended.saturating_sub(begun)).sum()
+        let time = |(idx, name): &(usize, &'static str)| {
+            let (begun, ended) = self.device.driver().times(lane.events[*idx].handle()).ok()?;
+            Some((*name, ended.saturating_sub(begun)))
+        };
+        lane.launches.iter().filter_map(time).collect()
     }
 
     /// Waits for the commands of a lane, and takes its resources back; a lane whose commands do not end is lost.
@@ -387,7 +390,7 @@ impl EndPoint {
 /// The results of a block.
 pub struct Back<'a> {
     lane: &'a Lane,
-    kernel_ns: u64,
+    kernels: Vec<(&'static str, u64)>,
 }
 
 impl Back<'_> {
@@ -406,6 +409,12 @@ impl Back<'_> {
 
     /// Time that the block's kernels took on the device, in nanoseconds; 0 if the driver gives no times.
     pub fn kernel_ns(&self) -> u64 {
-        self.kernel_ns
+        self.kernels.iter().map(|(_, ns)| ns).sum()
+    }
+
+    /// The block's kernels in the order of their launches, and the time that each took in nanoseconds; nothing if the driver gives
+    /// no times.
+    pub fn kernels(&self) -> &[(&'static str, u64)] {
+        &self.kernels
     }
 }

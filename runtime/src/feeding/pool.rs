@@ -10,7 +10,7 @@ mod feeder;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -80,6 +80,8 @@ struct State {
     ended: Vec<Vec<(Place, u64, i32)>>,
     /// By device.
     statistics: Vec<DeviceStatistics>,
+    /// By device: the time of each kernel, in nanoseconds.
+    kernels: Vec<BTreeMap<&'static str, u64>>,
     rates: Vec<Rates>,
     /// Feeding threads that are left, by device.
     threads: Vec<usize>,
@@ -162,6 +164,7 @@ impl Devices {
             waiting: VecDeque::new(),
             ended: Vec::new(),
             statistics: vec![DeviceStatistics::default(); count],
+            kernels: vec![BTreeMap::new(); count],
             rates: vec![Rates::default(); count],
             threads: vec![0; count],
             warnings,
@@ -190,6 +193,14 @@ impl Devices {
     /// The statistics of each device so far.
     pub fn statistics(&self) -> Vec<DeviceStatistics> {
         self.pool.shared.state.lock().statistics.clone()
+    }
+
+    /// The time that each kernel has taken on a device so far, in nanoseconds, by name.
+    ///
+    /// # Panics
+    /// When there is no such device.
+    pub fn kernel_times(&self, device: usize) -> BTreeMap<&'static str, u64> {
+        self.pool.shared.state.lock().kernels[device].clone()
     }
 
     /// The recent speed of each device with blocks of a kind (see [`Block::kind`](super::Block::kind)), in blocks'

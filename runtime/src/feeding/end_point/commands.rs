@@ -62,7 +62,7 @@ impl Feed<'_> {
             driver.launch(queue, object, &grid, &ready)
         })?;
         let lane = self.lane();
-        lane.launches.push(lane.events.len());
+        lane.launches.push((lane.events.len(), spec.name));
         lane.events.push(event);
         Ok(())
     }

@@ -303,12 +303,12 @@ impl Feeder {
         let block = queued.work.block_mut();
         let collected = self.end_points[place.0].collect(place.1, status, |back| {
             catch_unwind(AssertUnwindSafe(|| block.collect(back)))
-                .map(|()| back.kernel_ns())
+                .map(|()| back.kernels().to_vec())
                 .map_err(|cause| DeviceError::Panicked(panic_message(cause.as_ref())))
         });
         self.last_backs[place.0] = Some(Instant::now());
         match collected.and_then(|collected| collected) {
-            Ok(kernel_ns) => {
+            Ok(kernels) => {
                 self.device.succeeded();
                 let from = self.last_back.map_or(begun, |last| last.max(begun));
                 let now = Instant::now();
@@ -319,7 +319,10 @@ impl Feeder {
                     let of_device = &mut state.statistics[self.device.idx()];
                     of_device.blocks += 1;
                     of_device.size += size;
-                    of_device.kernel_ns += kernel_ns;
+                    of_device.kernel_ns += kernels.iter().map(|(_, ns)| ns).sum::<u64>();
+                    for (name, ns) in kernels {
+                        *state.kernels[self.device.idx()].entry(name).or_default() += ns;
+                    }
                     let seconds = now.duration_since(from).as_secs_f64();
                     state.rates[self.device.idx()].measure(kind, size, seconds);
                     self.pool.shared.weigh_again(state);
