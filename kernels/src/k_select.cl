@@ -1,10 +1,22 @@
 // The k least numbers of each of many arrays, in one pass over them. `k_select.rs` defines the constants: ARRAY, the name of the
-// buffer of arrays; DIGITS or KEPT, by the way of selection; and the sizes of that way.
+// buffer of arrays; STARTS, if their lengths differ; DIGITS or KEPT, by the way of selection; and the sizes of that way.
 //
 // Pairs of a number and its place are compared, so equal numbers go by place, and there is one answer. What is no number counts
 // as infinity, and -0 as 0. Places beyond an array's end stand where an array has fewer than k numbers.
 
 #define NOWHERE 0xffffffffu
+
+#if defined(STARTS)
+// Array i begins at the place STARTS[i], and the next one follows it.
+#define ARRAYS __global const float *ARRAY, __global const uint *STARTS
+#define FIND_ARRAY                                                           \
+    __global const float *array = ARRAY + STARTS[get_group_id(0)];           \
+    const uint numbers = STARTS[get_group_id(0) + 1] - STARTS[get_group_id(0)];
+#else
+// Numbers of an array, and from one array to the next.
+#define ARRAYS __global const float *ARRAY, uint numbers, uint stride
+#define FIND_ARRAY __global const float *array = ARRAY + (ulong)get_group_id(0) * stride;
+#endif
 
 // Whether a pair comes before another; without branches.
 #define IS_LESS(value, place, of_value, of_place) \
@@ -208,14 +220,12 @@ inline bool in_any(bool is, __local uint2 *exchange) {
 
 // Selects from array `get_group_id(0)`. `k` is more than 32 less than KEPT registers hold, and at most as many.
 __kernel __attribute__((reqd_work_group_size(WARP, 1, 1))) void k_least(
-    __global const float *ARRAY,
-    // Numbers of an array, and from one array to the next.
-    uint numbers, uint stride, uint k,
+    ARRAYS, uint k,
     // By array, k numbers and their places, ascending.
     __global float *least, __global uint *least_places) {
     EXCHANGE
     const uint lane = get_local_id(0);
-    __global const float *array = ARRAY + (ulong)get_group_id(0) * stride;
+    FIND_ARRAY
     float kept[KEPT], queue[QUEUED];
     uint kept_places[KEPT], queue_places[QUEUED];
     EACH for (uint r = 0; r < KEPT; r++) {
@@ -355,12 +365,12 @@ inline uint find_word(
 
 // Selects from array `get_group_id(0)`.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void k_least(
-    __global const float *ARRAY, uint numbers, uint stride, uint k, __global float *least, __global uint *least_places) {
+    ARRAYS, uint k, __global float *least, __global uint *least_places) {
     __local uint keys[CAPACITY], listed[CAPACITY];
     __local uint digits[DIGITS], parts[PARTS], chosen[3];
     __local uint filled;
     const uint item = get_local_id(0);
-    __global const float *array = ARRAY + (ulong)get_group_id(0) * stride;
+    FIND_ARRAY
     // No pair that comes after this one is listed.
     uint last = NOWHERE, last_place = NOWHERE;
     if (item == 0) {

@@ -50,6 +50,21 @@ impl Way {
         }
     }
 
+    /// As [`Way::constants`], for arrays whose lengths differ: the buffer `starts` has the place of each array, and of the end.
+    ///
+    /// # Panics
+    /// If `k` is 0 or above [`K_MAX`].
+    pub fn constants_of_starts(
+        self,
+        k: usize,
+        array: &'static str,
+        starts: &'static str,
+    ) -> Vec<(&'static str, String)> {
+        let mut constants = self.constants(k, array);
+        constants.push(("STARTS", starts.to_owned()));
+        constants
+    }
+
     /// The constants to compile the source with, for `k` numbers of arrays in the buffer `array`.
     ///
     /// # Panics

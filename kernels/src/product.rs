@@ -12,7 +12,7 @@
 //! is fused.
 //!
 //! Modules in reading order: `tables`, `codes` (groups), `bytes` (tables of whole numbers), `x86` (the loops over groups in vector
-//! instructions), `scan`, `reference`.
+//! instructions), `scan`, `device` (scans of lists on a device), `reference`.
 
 mod tables;
 mod codes;
@@ -20,6 +20,7 @@ mod bytes;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 mod scan;
+pub mod device;
 pub mod reference;
 #[cfg(test)]
 mod tests;
@@ -105,7 +106,7 @@ impl Codebook {
     }
 
     /// The centroids' numbers, turned: part after part, number after number, for all centroids of the part.
-    pub(crate) fn turned(&self) -> &[f32] {
+    pub fn turned(&self) -> &[f32] {
         &self.turned
     }
 
