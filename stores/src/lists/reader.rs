@@ -1,6 +1,8 @@
 //! Lists of a store: which are nearest to a query, and their rows that may be. Codes are in memory; vectors come into it with the first
 //! query that looks into their list.
 
+mod segments;
+
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -339,17 +341,11 @@ impl Lists {
                 }
             }
             tables.iter_mut().zip(&terms).for_each(|(x, y)| *x += y);
-            // Inner products are those of the centroid and of the difference, both times -2. Normalised vectors are compared by
-            // l2: the square of what a code stands for corrects for the part that it lost.
-            let base = match self.measure {
-                VectorMeasure::L2 | VectorMeasure::Cosine => squared_l2_on(path, query(*place), centroid),
-                VectorMeasure::InnerProduct => -2.0 * inner_product(query(*place), centroid),
-            };
-            let mut rest = mask;
+            let (base, mut rest) = (self.base(path, query(*place), list), mask);
             for part in parts {
                 let mask = self.mask_of(part, &mut rest);
                 let first = (part.panels.start * PANEL) as u32;
-                scanner.scan(self.codes_of(part), &tables, base as f32, mask, shortlist, first);
+                scanner.scan(self.codes_of(part), &tables, base, mask, shortlist, first);
             }
         }
     }
