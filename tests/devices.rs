@@ -222,3 +222,71 @@ fn lists_and_graphs_of_devices_have_the_bytes_of_the_processor() {
         assert!(graph("gpu.arrow", "gpu", workers) == expected, "{workers} workers: the device shows");
     }
 }
+
+#[test]
+fn searches_through_lists_find_on_devices_what_slots_find() {
+    if !has_device("searches_through_lists_find_on_devices_what_slots_find") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let ok = |arguments: &[&str]| {
+        let (status, found, said) = ended(boxwork(folder.path(), arguments));
+        assert!(status == 0 && !said.contains("warning"), "{said}");
+        (found, said)
+    };
+    // Whole numbers, so that many sums are equal.
+    let import = |name: &str, count: u32, out: &str| {
+        let number = |place: u32| (place + 3) * (place % 37 + count) % 251 % 9;
+        let row = |row: u32| (row * 9..row * 9 + 9).map(number).collect::<Vec<u32>>();
+        let line = |nth: u32| format!("{{\"name\": \"{name}{nth}\", \"object\": {:?}}}\n", row(nth));
+        let lines: String = (0..count).map(line).collect();
+        std::fs::write(folder.path().join("lines.jsonl"), lines).expect("the vectors");
+        ok(&["import", "lines.jsonl", "--holds", "vectors", "--out", out]);
+    };
+    import("v", 600, "v.arrow");
+    import("w", 70, "w.arrow");
+    let files = [
+        ("l2", "product", &["--parts", "4"][..]),
+        ("ip", "product", &["--parts", "3"]),
+        ("cosine", "fast", &[]),
+        ("l2", "fast", &["--rotate"]),
+        ("l2", "rows", &[]),
+    ];
+    let mut add = vec!["add", "--store", "v.arrow", "--from", "w.arrow"];
+    let names: Vec<String> = (0..files.len()).map(|nth| format!("{nth}.lists.arrow")).collect();
+    for ((distance, codes, more), name) in files.iter().zip(&names) {
+        let make = ["lists", "--store", "v.arrow", "--lists", "8", "--codes", codes, "--distance", distance];
+        ok(&[&make[..], &["--out", name], more].concat());
+        add.extend(["--lists", name]);
+    }
+    // Lists then have parts of two files, and objects that are gone.
+    ok(&add);
+    ok(&["remove", "--store", "v.arrow", "v17", "v300", "w42"]);
+    std::fs::write(
+        folder.path().join("some.txt"),
+        (18..290).map(|row| format!("v{row}\n")).collect::<String>(),
+    )
+    .expect("the names");
+    for ((distance, codes, _), name) in files.iter().zip(&names) {
+        let search = |more: &[&str]| {
+            let of =
+                ["search", "--store", "v.arrow", "--query-file", "w.arrow", "-k", "5", "--format", "csv"];
+            ok(&[&of[..], &["--lists", name, "--distance", distance, "--probes", "3"], more].concat())
+        };
+        for more in [&["--refine", "1"][..], &["--refine", "7"], &["--subset", "some.txt"], &["--prove"]] {
+            let expected = search(&[more, &["--device", "cpu"]].concat()).0;
+            for workers in ["1", "2", "7"] {
+                let (found, said) = search(&[more, &["--device", "gpu", "--workers", workers]].concat());
+                assert!(
+                    found == expected,
+                    "{codes}, {distance}, {more:?}, {workers} workers: the device shows"
+                );
+                let is_left =
+                    said.contains("lists of rows are scanned on slots: devices scan product codes alone");
+                assert_eq!(is_left, *codes == "rows", "{said}");
+            }
+        }
+        let (_, said) = search(&["--device", "gpu", "--stats"]);
+        assert_eq!(said.contains("rows of lists scanned"), *codes != "rows", "{said}");
+    }
+}

@@ -1,5 +1,9 @@
 //! The device programs that several boxes launch: the arguments of their kernels, in the order of the text.
 
+mod lists;
+
+pub use self::lists::{lists_program, select_of_queries};
+
 use boxwork_kernels::gaussian_process::pass::device as pass;
 use boxwork_kernels::gaussian_process::{Form, l1};
 use boxwork_kernels::k_select::{self, Way};

@@ -1,26 +1,34 @@
 //! `scan_lists`: the objects of some lists that may be nearest to each query.
 //!
-//! Lists are read once for all queries that look into them. Invariant: the candidates do not depend on the number of workers
-//! nor on the code path.
+//! Product codes are scanned on devices if there are any, other lists on slots. Invariant: the candidates do not depend on the
+//! number of workers, the code path or devices.
+
+mod slots;
+mod placed;
+mod block;
+mod on_device;
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_kernels::panels::Shortlist;
-use boxwork_kernels::pieces::collect;
 use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
 };
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::parameter::{Default, DeviceChoice, Parameter, ParameterType};
 use boxwork_stores::kinds::as_f32;
-use boxwork_stores::lists::{Coding, ListQueries, Lists};
-use boxwork_stores::subset::Subset;
+use boxwork_stores::lists::{Coding, Lists};
 
+use self::on_device::{DEVICE_OBJECTS_MIN, ListScan, Sized};
+use self::placed::Shared;
+use self::slots::Wanted;
 use crate::columns;
-use crate::resources::{get_range, range_parameter};
+use crate::devices::code_path;
+use crate::devices::stage::DeviceStage;
+use crate::resources::{device_parameter, get_range, range_parameter};
 use crate::search::queries::K;
 use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
@@ -53,7 +61,8 @@ const CANDIDATES: Out =
 /// # Parameters
 /// `lists`: the lists. `k`: the objects that a query asks for. `refine`: candidates for each of them, if lists hold codes.
 /// `range`: leaves out rows that are surely farther; codes leave that to their exact distances. `class`, `subset`, `ids`:
-/// only these objects.
+/// only these objects. `device`: where to scan product codes; the candidates are the same everywhere. Lists of rows and of
+/// directions are scanned on slots.
 pub static SCAN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[
         LISTS,
@@ -68,9 +77,15 @@ pub static SCAN_LISTS: OperatorSpec = OperatorSpec {
         CLASS,
         SUBSET,
         IDS,
+        device_parameter("auto"),
     ],
     inputs: &[PROBES, QUERY],
     outputs: &[CANDIDATES],
+    code_path: Some(|arguments, devices| {
+        let place = code_path::of_device(arguments, devices, DEVICE_OBJECTS_MIN);
+        format!("{place}; lists of rows and of rabitq on slots")
+    }),
+    share: Some(|bind| Ok(Arc::new(Shared::new(&bind.resource::<Lists>("lists")?)))),
     example: "scan: {kind: scan_lists, lists: lists, k: 10}",
     ..OperatorSpec::new(
         "scan_lists",
@@ -81,25 +96,43 @@ pub static SCAN_LISTS: OperatorSpec = OperatorSpec {
 };
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    let lists = bind.resource::<Lists>("lists")?;
+    let shared: Arc<Shared> = bind.shared();
+    let lists = &shared.lists;
     let (k, refine) = (bind.count("k"), bind.count("refine"));
     let kept = if lists.quantizers().coding() == Coding::Rows { k } else { k.saturating_mul(refine) };
     let range = get_range(bind, &**lists.space())?.unwrap_or(f64::INFINITY);
+    let is_asked = bind.device("device") != DeviceChoice::Auto;
+    let picked = match shared.segments.is_empty() && !is_asked {
+        true => Picked { devices: None, reason: "auto: devices scan product codes alone".to_owned() },
+        false => bind.pick_devices("device", Some(lists.objects()), DEVICE_OBJECTS_MIN)?,
+    };
     let (among, slots) = (Among::new(bind), bind.slots());
-    Ok(Box::new(ScanLists { lists, kept, range, among, slots, probes: Vec::new(), found: None }))
+    let (probes, search, sized) = (Vec::new(), None, None);
+    Ok(Box::new(ScanLists { shared, kept, range, among, slots, picked, is_asked, sized, probes, search }))
 }
 
 struct ScanLists {
-    lists: Arc<Lists>,
+    shared: Arc<Shared>,
     /// Objects that the shortlist of a query is for.
     kept: usize,
     range: f64,
     among: Among,
     slots: usize,
+    /// The devices that may scan codes.
+    picked: Picked,
+    /// Whether the user asks for these devices: they then scan however little there is.
+    is_asked: bool,
+    /// Sizes other than the usual ones, in tests.
+    sized: Option<Sized>,
     /// Lists and queries.
     probes: Vec<(u32, u32)>,
-    /// The candidates of all queries, once found.
-    found: Option<Found>,
+    search: Option<Search>,
+}
+
+/// A scan under way.
+enum Search {
+    Found(Found),
+    OnDevices(Box<DeviceStage<ListScan>>),
 }
 
 impl Operator for ScanLists {
@@ -111,10 +144,14 @@ impl Operator for ScanLists {
         if !cx.is_ended(PROBES) {
             return Ok(Flow::Wait);
         }
-        if self.found.is_none() {
-            self.found = self.find(cx)?.map(Found::new);
+        if self.search.is_none() {
+            self.search = self.begin(cx)?;
         }
-        self.found.as_mut().map_or(Ok(Flow::Done), |found| found.give(cx, CANDIDATES))
+        match &mut self.search {
+            None => Ok(Flow::Done),
+            Some(Search::OnDevices(stage)) => stage.process(cx),
+            Some(Search::Found(found)) => found.give(cx, CANDIDATES),
+        }
     }
 }
 
@@ -138,13 +175,8 @@ impl Found {
                 return Ok(Flow::Wait);
             }
             let rows = &self.rows[self.next..self.rows.len().min(self.next + ENVELOPE_ROWS)];
-            let columns: [(&str, ArrayRef); 3] = [
-                ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
-                ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
-                ("lower", Arc::new(Float64Array::from(vec![columns::NO_BOUND; rows.len()]))),
-            ];
             self.next += rows.len();
-            if cx.push(to, Envelope::from_columns(columns)?)? == Pushed::Closed {
+            if cx.push(to, candidates(rows)?)? == Pushed::Closed {
                 break;
             }
         }
@@ -152,138 +184,64 @@ impl Found {
     }
 }
 
+/// An envelope of candidates: numbers of queries, and ids.
+fn candidates(rows: &[(u32, u64)]) -> Result<Envelope, BoxError> {
+    let columns: [(&str, ArrayRef); 3] = [
+        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
+        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+        ("lower", Arc::new(Float64Array::from(vec![columns::NO_BOUND; rows.len()]))),
+    ];
+    Ok(Envelope::from_columns(columns)?)
+}
+
 impl ScanLists {
-    /// The candidates by query; `None` if the request is being cancelled.
-    fn find(&mut self, cx: &mut Context<'_>) -> Result<Option<Vec<(u32, u64)>>, BoxError> {
-        let subset = self.among.read(cx, &**self.lists.space().store())?;
-        let subset = subset.as_deref();
-        let (numbers, mut vectors) = query_vectors(cx.side(QUERY), self.lists.quantizers().dimensions())?;
-        self.lists.prepare(&mut vectors);
-        if let Some(few) = subset.filter(|subset| is_few(subset, &**self.lists.space().store())) {
+    /// Scans on slots, or begins to scan on devices; `None` if the request is being cancelled.
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<Option<Search>, BoxError> {
+        let lists = Arc::clone(&self.shared.lists);
+        let subset = self.among.read(cx, &**lists.space().store())?;
+        let (numbers, mut vectors) = query_vectors(cx.side(QUERY), lists.quantizers().dimensions())?;
+        lists.prepare(&mut vectors);
+        if let Some(few) = subset.as_ref().filter(|subset| is_few(subset, &**lists.space().store())) {
             let each = numbers.iter().flat_map(|number| few.ids().map(move |id| (*number, id)));
-            return Ok(Some(each.collect()));
+            return Ok(Some(Search::Found(Found::new(each.collect()))));
         }
         let probes = self.placed(&numbers)?;
-        let lists = &*self.lists;
-        let mut wanted: Vec<u32> = probes.iter().map(|probe| probe.list).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        if !lists.has(&wanted) {
-            let cancelled = cx.cancelled();
-            match cx.detached("disk", || lists.bring_in(&wanted, &cancelled))? {
-                Err(error) if error.is_cancelled() => return Ok(None),
-                brought => brought?,
-            }
-        }
-        let dimensions = lists.quantizers().dimensions();
-        let shortlist = |query| lists.shortlist(query, self.kept, self.range);
-        let empty: Vec<Shortlist> = vectors.chunks_exact(dimensions).map(shortlist).collect();
-        let queries = lists.queries(vectors);
-        let mut side_by_side = |count: usize, f: &(dyn Fn(usize) + Sync)| {
-            cx.inside(|inside| inside.for_each_chunk(count, 1, |pieces| pieces.for_each(f)));
-            !cx.is_cancelled()
+        let sizes = on_device::Sizes { kept: self.kept, slots: self.slots, is_asked: self.is_asked };
+        let (vectors, probes) = match on_device::stage(
+            cx,
+            &self.shared,
+            (numbers.as_slice(), vectors, probes),
+            (sizes, self.sized),
+            subset.as_ref(),
+            &self.picked,
+        )? {
+            on_device::Begun::Stage(stage) => return Ok(Some(Search::OnDevices(stage))),
+            on_device::Begun::Cancelled => return Ok(None),
+            on_device::Begun::OnSlots(vectors, probes) => (vectors, probes),
         };
-        let mut merged: Vec<Option<Shortlist>> = vec![None; numbers.len()];
-        for round in probes.chunk_by(|a, b| a.is_later == b.is_later) {
-            let groups: Vec<_> = round.chunk_by(|a, b| a.list == b.list).collect();
-            // A row beyond what an earlier round found for a query is not among its nearest.
-            let limited = |(empty, found): (&Shortlist, &Option<Shortlist>)| match found {
-                Some(found) => empty.clone().within(found.limit()),
-                None => empty.clone(),
-            };
-            let start: Vec<Shortlist> = empty.iter().zip(&merged).map(limited).collect();
-            let per_piece = groups.len().div_ceil(self.slots).max(1);
-            let pieces = collect(&mut side_by_side, groups.len().div_ceil(per_piece), |piece| {
-                let mut shortlists: Vec<Option<Shortlist>> = vec![None; numbers.len()];
-                for group in &groups[piece * per_piece..groups.len().min((piece + 1) * per_piece)] {
-                    scan(lists, group, subset, &queries, &mut shortlists, &start);
-                }
-                shortlists
-            });
-            let Some(pieces) = pieces else { return Ok(None) };
-            for (to, from) in pieces.into_iter().flat_map(|piece| piece.into_iter().enumerate()) {
-                match (&mut merged[to], from) {
-                    (Some(to), Some(from)) => {
-                        from.kept().iter().for_each(|(score, row)| to.offer(*score, *row));
-                    }
-                    (to @ None, from) => *to = from,
-                    (Some(_), None) => {}
-                }
-            }
-            merged.iter_mut().flatten().for_each(Shortlist::tighten);
-        }
-        let is_exact = lists.quantizers().coding() == Coding::Rows;
-        let mut found = Vec::new();
-        for (number, shortlist) in numbers.iter().zip(merged) {
-            let Some(shortlist) = shortlist else { continue };
-            let places: Vec<u32> = if is_exact {
-                shortlist.kept().iter().map(|(_, place)| *place).collect()
-            } else {
-                shortlist.by_score().into_iter().map(|(_, place)| place).collect()
-            };
-            let mut ids: Vec<u64> = places.into_iter().map(|place| lists.id(place)).collect();
-            // A shortlist that takes all rows has others too, and removed ones.
-            let store = lists.space().store();
-            ids.retain(|id| subset.map_or_else(|| store.has(*id), |subset| subset.has(*id)));
-            // In the order of the store, as boxes that compute distances read it.
-            ids.sort_unstable();
-            found.extend(ids.into_iter().map(|id| (*number, id)));
-        }
-        Ok(Some(found))
+        let (kept, range, slots) = (self.kept, self.range, self.slots);
+        let wanted = Wanted { lists: &lists, kept, range, subset: subset.as_deref(), slots };
+        Ok(wanted.find(cx, &probes, &numbers, vectors)?.map(|found| Search::Found(Found::new(found))))
     }
-}
 
-/// A list that a query looks into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Probe {
-    /// Whether it waits for what the nearest lists of all queries give.
-    is_later: bool,
-    list: u32,
-    /// The query among those of the request.
-    place: usize,
-}
-
-impl ScanLists {
-    /// The lists to look into, in the order of the scan. Codes of the nearest list of each query are scanned first: they limit
-    /// how many of the others are worth a look. Rows of a list are read once, for all its queries.
-    fn placed(&mut self, numbers: &[u32]) -> Result<Vec<Probe>, BoxError> {
-        let has_rows = self.lists.quantizers().coding() == Coding::Rows;
-        let mut has_nearest = vec![has_rows; numbers.len()];
-        let mut probes = Vec::with_capacity(self.probes.len());
-        for (list, query) in self.probes.drain(..) {
-            let place = numbers.binary_search(&query).ok();
-            let place = place.filter(|_| (list as usize) < self.lists.count()).ok_or_else(|| {
+    /// The lists to look into and the places of their queries, by place; the lists of a query come as they have come.
+    fn placed(&mut self, numbers: &[u32]) -> Result<Vec<(u32, u32)>, BoxError> {
+        let mut last = None;
+        for (list, query) in &mut self.probes {
+            let found = match last {
+                Some((number, place)) if number == *query => Some(place),
+                _ => numbers.binary_search(query).ok(),
+            };
+            let found = found.filter(|_| (*list as usize) < self.shared.lists.count());
+            let place = found.ok_or_else(|| {
                 BoxError::new(format!("there is no query {query} or no list {list} to look into"))
             })?;
-            // The lists of a query come with the nearest first.
-            let is_later = !has_rows && std::mem::replace(&mut has_nearest[place], true);
-            probes.push(Probe { is_later, list, place });
+            last = Some((*query, place));
+            *query = place as u32;
         }
-        probes.sort_unstable();
+        let mut probes = std::mem::take(&mut self.probes);
+        probes.sort_by_key(|(_, place)| *place);
         Ok(probes)
-    }
-}
-
-/// Scans one list, or those of its objects that are in a subset, for the queries of its probes. Shortlists begin as those in
-/// `empty`.
-fn scan(
-    lists: &Lists,
-    probes: &[Probe],
-    subset: Option<&Subset>,
-    queries: &ListQueries,
-    shortlists: &mut [Option<Shortlist>],
-    empty: &[Shortlist],
-) {
-    let mask = subset.map(|subset| lists.mask(probes[0].list, subset));
-    if mask == Some(None) {
-        return;
-    }
-    let places: Vec<usize> = probes.iter().map(|probe| probe.place).collect();
-    let take = |place: &usize| shortlists[*place].take().unwrap_or_else(|| empty[*place].clone());
-    let mut taken: Vec<Shortlist> = places.iter().map(take).collect();
-    lists.scan(probes[0].list, queries, &places, mask.flatten().as_deref(), &mut taken);
-    for (place, shortlist) in places.into_iter().zip(taken) {
-        shortlists[place] = Some(shortlist);
     }
 }
 
@@ -292,29 +250,33 @@ pub(super) fn query_vectors(
     envelopes: &[Envelope],
     dimensions: usize,
 ) -> Result<(Vec<u32>, Vec<f32>), BoxError> {
-    let mut found: Vec<(u32, Vec<f32>)> = Vec::new();
-    for envelope in envelopes {
-        let objects = as_f32(envelope.column("object")?);
+    let objects = envelopes.iter().map(|envelope| Ok(as_f32(envelope.column("object")?)));
+    let objects: Vec<Option<ArrayRef>> = objects.collect::<Result<_, BoxError>>()?;
+    let mut found: Vec<(u32, &[f32])> = Vec::new();
+    for (envelope, objects) in envelopes.iter().zip(&objects) {
+        let vectors = objects.as_ref().and_then(|objects| objects.as_list_opt::<i32>());
+        let parts = vectors.and_then(|vectors| {
+            Some((vectors.values().as_primitive_opt::<Float32Type>()?.values(), vectors.value_offsets()))
+        });
         for (row, number) in envelope.u32s("query")?.iter().enumerate() {
-            let vector = objects
-                .as_ref()
-                .and_then(|objects| objects.as_list_opt::<i32>())
-                .map(|lists| lists.value(row))
-                .and_then(|vector| Some(vector.as_primitive_opt::<Float32Type>()?.values().to_vec()));
-            let length = vector.as_ref().map_or(0, Vec::len);
-            match vector {
-                Some(vector) if length == dimensions && vector.iter().all(|x| x.is_finite()) => {
-                    found.push((*number, vector));
-                }
-                _ => {
-                    return Err(BoxError::new(format!(
-                        "query {number} is no vector of {dimensions} finite numbers (it has {length})"
-                    )));
-                }
+            let vector = parts.map_or(&[][..], |(numbers, offsets)| {
+                &numbers[offsets[row] as usize..offsets[row + 1] as usize]
+            });
+            if vector.len() != dimensions || !vector.iter().all(|x| x.is_finite()) {
+                let length = vector.len();
+                return Err(BoxError::new(format!(
+                    "query {number} is no vector of {dimensions} finite numbers (it has {length})"
+                )));
             }
+            found.push((*number, vector));
         }
     }
     found.sort_by_key(|(number, _)| *number);
     let numbers = found.iter().map(|(number, _)| *number).collect();
-    Ok((numbers, found.into_iter().flat_map(|(_, vector)| vector).collect()))
+    let mut vectors = Vec::with_capacity(found.len() * dimensions);
+    found.iter().for_each(|(_, vector)| vectors.extend_from_slice(vector));
+    Ok((numbers, vectors))
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,7 +70,7 @@ pub struct Arguments {
     #[arg(long, requires = "pivots")]
     explain: bool,
     /// The lists of a store of vectors, made by `boxwork lists`: the search looks into few of them, and may miss objects
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "device", "p", "root", "alpha", "similarity", "ground"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "p", "root", "alpha", "similarity", "ground"])]
     lists: Option<PathBuf>,
     /// Find the answer of a scan: lists only say which vectors are ranked first, and bounds by `--codes`, or all distances, prove that
     /// no other vector is nearer
@@ -215,8 +215,6 @@ impl Arguments {
                 "error: --codes: beside lists, codes serve --prove alone: add it, or leave --codes out"
             ));
             return Err(Exit::Usage);
-        } else {
-            values.remove("device");
         }
         values.extend([
             ("lists".to_owned(), path_value(lists)),
