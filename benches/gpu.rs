@@ -53,6 +53,10 @@
 //! PyTorch. Arguments: `objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch timeline=1`; up to `checked` rows
 //! are also compared with the processor's.
 //!
+//! `what=lists`: searches through lists of product codes by `vector_probe.yaml`, on a device and on slots in one run; the kernels alone, one by
+//! one, and the look-ups in tables as a share of what the device's local memory gives. Arguments: `rows=1000000 dimensions=128 queries=10000
+//! lists=4096 codes=product,fast parts=16 probes=32 refine=1,10 rounds=7 devices=2 sample=FILE timeline=1`.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small sizes by
 //! default. Every line checks its answer first. The binary needs an OpenCL driver and no other file; `what=help` lists
 //! all this.
@@ -92,6 +96,9 @@ mod clusters;
 #[path = "gpu/select.rs"]
 mod select;
 
+#[path = "gpu/lists.rs"]
+mod lists;
+
 #[path = "gpu/several.rs"]
 mod several;
 
@@ -115,7 +122,11 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 23] = [
+const OF_OTHERS: [&str; 27] = [
+    "rows",
+    "codes",
+    "probes",
+    "refine",
     "devices",
     "timeline",
     "length",
@@ -167,6 +178,9 @@ what=kmeans     the rounds of k-means, with the processor's bits, beside PyTorch
                 objects=1000000 dimensions=128 lists=4096 iterations=25 rounds=5 sample=FILE peer=torch timeline=1 devices=2
 what=graph      the exact nearest neighbours of all rows, beside PyTorch
                 objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch timeline=1 devices=2
+what=lists      searches through lists of product codes, beside slots; each kernel alone, and its share of the limit
+                rows=1000000 dimensions=128 queries=10000 lists=4096 codes=product,fast parts=16 probes=32 refine=1,10 rounds=7
+                sample=FILE devices=2 timeline=1
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures
@@ -209,6 +223,7 @@ fn main() {
         "kmeans" => clusters::run_kmeans(&arguments, &devices, device),
         "graph" => clusters::run_graph(&arguments, &devices, device),
         "select" => select::run(&arguments, &devices, device),
+        "lists" => lists::run(&arguments, &devices, device),
         other => {
             eprintln!("what={other} is no question of this bench: what=help lists them");
             std::process::exit(2);

@@ -40,7 +40,7 @@ const SAMPLE_DIMENSIONS: usize = 128;
 const SINGLES: usize = 50;
 
 /// What requests of one pipeline find: ids and distances, query after query.
-type Answers = (Vec<u64>, Vec<f64>);
+pub(super) type Answers = (Vec<u64>, Vec<f64>);
 
 pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
     let info = devices.list()[device].info();
@@ -265,37 +265,45 @@ impl World {
         Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// Searches for all queries, in as few requests as they fit, at once.
     fn search(&self, prepared: &Arc<Prepared>, queries: &[f32]) -> Answers {
-        let mut under_way = Vec::new();
-        for queries in queries.chunks(OF_REQUEST * self.dimensions) {
-            let count = queries.len() / self.dimensions;
-            let columns: [(&str, ArrayRef); 3] = [
-                ("query", Arc::new(UInt32Array::from_iter_values(0..count as u32))),
-                ("name", Arc::new(StringArray::from_iter_values((0..count).map(|query| query.to_string())))),
-                ("object", lists(self.dimensions, queries)),
-            ];
-            let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
-            let (output, found) = RequestOutput::collected();
-            let submission = Submission {
-                inputs: BTreeMap::from([("query".to_owned(), RequestInput::batches(vec![batch]))]),
-                outputs: BTreeMap::from([("results".to_owned(), output)]),
-                ..Submission::default()
-            };
-            let request =
-                self.runtime.submit(prepared, &submission).unwrap_or_else(|error| panic!("{error}"));
-            under_way.push((request, found));
-        }
-        let (mut ids, mut distances) = (Vec::new(), Vec::new());
-        for (request, found) in under_way {
-            request.wait().result.clone().unwrap_or_else(|error| panic!("{error}"));
-            for batch in found.take() {
-                ids.extend_from_slice(batch["id"].as_primitive::<UInt64Type>().values());
-                distances.extend_from_slice(batch["distance"].as_primitive::<Float64Type>().values());
-            }
-        }
-        (ids, distances)
+        answers(&self.runtime, prepared, self.dimensions, queries)
     }
+}
+
+/// Searches for all queries, in as few requests as they fit, at once.
+pub(super) fn answers(
+    runtime: &Runtime,
+    prepared: &Arc<Prepared>,
+    dimensions: usize,
+    queries: &[f32],
+) -> Answers {
+    let mut under_way = Vec::new();
+    for queries in queries.chunks(OF_REQUEST * dimensions) {
+        let count = queries.len() / dimensions;
+        let columns: [(&str, ArrayRef); 3] = [
+            ("query", Arc::new(UInt32Array::from_iter_values(0..count as u32))),
+            ("name", Arc::new(StringArray::from_iter_values((0..count).map(|query| query.to_string())))),
+            ("object", lists(dimensions, queries)),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
+        let (output, found) = RequestOutput::collected();
+        let submission = Submission {
+            inputs: BTreeMap::from([("query".to_owned(), RequestInput::batches(vec![batch]))]),
+            outputs: BTreeMap::from([("results".to_owned(), output)]),
+            ..Submission::default()
+        };
+        let request = runtime.submit(prepared, &submission).unwrap_or_else(|error| panic!("{error}"));
+        under_way.push((request, found));
+    }
+    let (mut ids, mut distances) = (Vec::new(), Vec::new());
+    for (request, found) in under_way {
+        request.wait().result.clone().unwrap_or_else(|error| panic!("{error}"));
+        for batch in found.take() {
+            ids.extend_from_slice(batch["id"].as_primitive::<UInt64Type>().values());
+            distances.extend_from_slice(batch["distance"].as_primitive::<Float64Type>().values());
+        }
+    }
+    (ids, distances)
 }
 
 /// Lists of numbers.
