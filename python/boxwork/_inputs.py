@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from . import _boxwork
 from ._errors import InputError
 
 
@@ -25,6 +26,9 @@ class ArrowArray(Protocol):
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> Any: ...
 
+
+NUMBERS = {np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(np.uint8): "u8", np.dtype(np.int8): "i8"}
+"""The types of numbers that stores of vectors keep, by numpy's."""
 
 Path: TypeAlias = str | os.PathLike[str]
 Id: TypeAlias = int | np.integer[Any]
@@ -101,6 +105,31 @@ def _id(number: int) -> int:
 def ids_of(ids: Iterable[Id]) -> list[int]:
     """Ids as whole numbers."""
     return [_id(int(number)) for number in ids]
+
+
+def table_of(table: npt.ArrayLike | ArrowStream | ArrowArray, column: str | None = None) -> npt.NDArray[Any]:
+    """The rows of a table of numbers, or of a column of lists of Arrow, as a C-contiguous array.
+
+    float32, float16, uint8 and int8 keep their type; other numbers become float32. It is a copy only if it has to be.
+    """
+    if isinstance(table, (ArrowStream, ArrowArray)):
+        array = np.asarray(_boxwork.table_of_arrow(table, column))
+    elif column is not None:
+        raise InputError("a column is named of rows of Arrow, and this is a table of numbers")
+    else:
+        array = np.asarray(table)
+    if array.dtype.kind not in "fiu" or array.ndim != 2:
+        raise InputError(f"vectors are the rows of a table of numbers, not {array.dtype} of the shape {array.shape}")
+    return np.ascontiguousarray(array, dtype=array.dtype if array.dtype in NUMBERS else np.float32)
+
+
+def as_type(numbers: npt.NDArray[Any], kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The same numbers as another type; an error if that would change one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = np.ascontiguousarray(numbers, dtype=kind)
+    if numbers.dtype != kind and not np.array_equal(converted.astype(np.float64), numbers.astype(np.float64)):
+        raise InputError(f"these vectors are {numbers.dtype}, and the others {kind}, which does not hold all of their numbers")
+    return converted
 
 
 def rows_of(table: npt.ArrayLike, *, or_row: bool = False) -> npt.NDArray[np.float32]:

@@ -15,7 +15,23 @@ import numpy.typing as npt
 
 from . import _boxwork
 from ._errors import InputError, StoreError
-from ._inputs import Id, Path, Query, given, ids_of, native_query, one_query, path_of, paths_of, rows_of
+from ._inputs import (
+    NUMBERS,
+    ArrowArray,
+    ArrowStream,
+    Id,
+    Path,
+    Query,
+    as_type,
+    given,
+    ids_of,
+    native_query,
+    one_query,
+    path_of,
+    paths_of,
+    rows_of,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from ._feedback import Session
@@ -594,39 +610,45 @@ class Store:
 
 
 class Vectors(Store):
-    """Vectors of float32 in memory, as a store.
+    """Vectors in memory, as a store.
 
-    The rows of `table` are the vectors. A C-contiguous array of float32 is used where it is, so do not write to it
-    while the vectors are in use; any other is copied once. Without `names` the vectors are named by their row numbers.
+    The rows of `table` are the vectors; of a table of Arrow, its column of lists, or the one that `column` names. float32,
+    float16, uint8 and int8 keep their type, other numbers become float32. A C-contiguous array of these types is used
+    where it is, so do not write to it while the vectors are in use; any other is copied once. Without `names` the vectors are named by their row numbers.
     `metric` is l2, ip, cosine, l1, linf, lp (with `p`) or canberra. Distances by ip are negated inner products.
     """
 
     def __init__(
         self,
-        table: npt.ArrayLike,
+        table: npt.ArrayLike | ArrowStream | ArrowArray,
         names: Sequence[str] | None = None,
         metric: str = "l2",
         *,
         p: float | None = None,
+        column: str | None = None,
     ) -> None:
-        numbers = rows_of(table)
+        numbers = table_of(table, column)
         self._tables = [numbers]
         self._given_names = None if names is None else list(names)
         self._removed: set[int] = set()
         self.metric, self.p = metric, p
-        super().__init__(_boxwork.vectors(self._tables, self._given_names, []))
+        super().__init__(_native_vectors(self._tables, self._given_names, []))
 
     def _distance(self, alpha: float | None, distance: str | None, options: dict[str, Any]) -> dict[str, Any]:
         return super()._distance(alpha, distance or self.metric, {"p": self.p, **options})
 
     def add(  # type: ignore[override]
-        self, table: npt.ArrayLike, names: Sequence[str] | None = None
+        self,
+        table: npt.ArrayLike | ArrowStream | ArrowArray,
+        names: Sequence[str] | None = None,
+        *,
+        column: str | None = None,
     ) -> npt.NDArray[np.uint64]:
         """Adds the rows of a table, and returns their ids, which follow those that are there.
 
-        Vectors that are there are not copied. Names are given for all vectors or for none.
+        Vectors that are there are not copied. New ones become their type, if that holds all of their numbers. Names are given for all vectors or for none.
         """
-        numbers = rows_of(table)
+        numbers = as_type(table_of(table, column), self._tables[0].dtype)
         if (names is None) != (self._given_names is None):
             raise InputError("names are given for all vectors or for none")
         all_names = None if names is None else [*(self._given_names or []), *names]
@@ -643,10 +665,18 @@ class Vectors(Store):
         self._make(self._tables, self._given_names, self._removed | ids)
         return len(ids)
 
-    def _make(self, tables: list[npt.NDArray[np.float32]], names: list[str] | None, removed: set[int]) -> None:
-        native = _boxwork.vectors(tables, names, sorted(removed))
+    def _make(self, tables: list[npt.NDArray[Any]], names: list[str] | None, removed: set[int]) -> None:
+        native = _native_vectors(tables, names, sorted(removed))
         self._tables, self._given_names, self._removed = tables, names, removed
         self._native, self._listed = native, None
+
+
+def _native_vectors(
+    tables: list[npt.NDArray[Any]], names: list[str] | None, removed: list[int]
+) -> _boxwork.Store:
+    """A store of tables of one type. The buffer protocol has no numbers of 16 bits: they pass as whole ones."""
+    kind = NUMBERS[tables[0].dtype]
+    return _boxwork.vectors([table.view(np.uint16) if kind == "f16" else table for table in tables], kind, names, removed)
 
 
 def extract(

@@ -30,6 +30,7 @@ fn _boxwork(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(engine::configure, module)?)?;
     module.add_function(wrap_pyfunction!(engine::workers, module)?)?;
     module.add_function(wrap_pyfunction!(vectors::vectors, module)?)?;
+    module.add_function(wrap_pyfunction!(rows::table_of_arrow, module)?)?;
     module.add_function(wrap_pyfunction!(changes::extract, module)?)?;
     module.add_function(wrap_pyfunction!(changes::add, module)?)?;
     module.add_function(wrap_pyfunction!(changes::remove_objects, module)?)?;

@@ -10,7 +10,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type, UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int32Type, Int64Type, UInt8Type, UInt32Type, UInt64Type,
+};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::DataType;
@@ -34,6 +36,26 @@ impl Numbers {
         Some(Self { array: Arc::clone(array), shape: vec![array.len()] })
     }
 
+    /// The vectors of a column of lists as a table, without a copy if each has as many numbers; or why they are none.
+    pub(crate) fn of_lists(column: &ArrayRef) -> Result<Self, String> {
+        let lists = column.as_list_opt::<i32>().ok_or_else(|| format!("it holds {}", column.data_type()))?;
+        let (offsets, rows) = (lists.offsets(), lists.len());
+        if lists.null_count() > 0 {
+            return Err("some of its vectors are null".to_owned());
+        }
+        let columns = if rows == 0 { 0 } else { (offsets[1] - offsets[0]) as usize };
+        if let Some(row) = (0..rows).find(|row| (offsets[row + 1] - offsets[*row]) as usize != columns) {
+            let other = offsets[row + 1] - offsets[row];
+            return Err(format!("vector {row} has {other} numbers, and the first {columns}"));
+        }
+        let first = offsets[0] as usize;
+        let numbers = lists.values().slice(first, rows * columns);
+        match Self::of(&numbers) {
+            Some(numbers) => Ok(Self { shape: vec![rows, columns], ..numbers }),
+            None => Err(format!("its vectors hold {} or nulls", numbers.data_type())),
+        }
+    }
+
     /// A table of numbers, row by row.
     pub(crate) fn table(numbers: Vec<f64>, columns: usize) -> Self {
         let rows = numbers.len().checked_div(columns).unwrap_or(0);
@@ -45,8 +67,10 @@ impl Numbers {
             array.as_primitive::<T>().values().as_ptr() as usize
         }
         match self.array.data_type() {
+            DataType::Float16 => of::<Float16Type>(&self.array),
             DataType::Float32 => of::<Float32Type>(&self.array),
             DataType::Float64 => of::<Float64Type>(&self.array),
+            DataType::Int8 => of::<Int8Type>(&self.array),
             DataType::Int32 => of::<Int32Type>(&self.array),
             DataType::Int64 => of::<Int64Type>(&self.array),
             DataType::UInt8 => of::<UInt8Type>(&self.array),
@@ -60,8 +84,10 @@ impl Numbers {
 /// numpy's word for a type of numbers.
 fn kind_of(kind: &DataType) -> Option<&'static str> {
     Some(match kind {
+        DataType::Float16 => "<f2",
         DataType::Float32 => "<f4",
         DataType::Float64 => "<f8",
+        DataType::Int8 => "|i1",
         DataType::Int32 => "<i4",
         DataType::Int64 => "<i8",
         DataType::UInt8 => "|u1",

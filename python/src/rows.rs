@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arrow_array::builder::BooleanBufferBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch, RecordBatchIterator,
-    RecordBatchReader, StringArray,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, PrimitiveArray, RecordBatch,
+    RecordBatchIterator, RecordBatchReader, StringArray,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
@@ -157,11 +157,46 @@ fn list(
 }
 
 /// Vectors of one dimension as a column of lists.
-pub(crate) fn vectors(numbers: ScalarBuffer<f32>, rows: usize, dimensions: usize) -> ArrayRef {
-    let item = Arc::new(Field::new("item", DataType::Float32, false));
+pub(crate) fn vectors<T: ArrowPrimitiveType>(
+    numbers: ScalarBuffer<T::Native>,
+    rows: usize,
+    dimensions: usize,
+) -> ArrayRef {
+    let item = Arc::new(Field::new("item", T::DATA_TYPE, false));
     let offsets = OffsetBuffer::from_repeated_length(dimensions, rows);
-    let numbers = Arc::new(Float32Array::new(numbers, None));
+    let numbers = Arc::new(PrimitiveArray::<T>::new(numbers, None));
     Arc::new(ListArray::new(item, offsets, numbers, None))
+}
+
+/// The vectors of rows of Arrow as a table of numbers: those of the only column of lists, or of the one with this name.
+#[pyfunction]
+#[pyo3(signature = (object, name=None))]
+pub(crate) fn table_of_arrow(object: &Bound<'_, PyAny>, name: Option<&str>) -> PyResult<Numbers> {
+    let py = object.py();
+    let whole = Rows::of(object)?.whole().map_err(capsule::arrow)?;
+    let schema = whole.schema();
+    let is_list = |field: &&Arc<Field>| matches!(field.data_type(), DataType::List(_));
+    let lists: Vec<&str> =
+        schema.fields().iter().filter(is_list).map(|field| field.name().as_str()).collect();
+    let chosen = match (name, &lists[..]) {
+        (Some(name), lists) if lists.contains(&name) => name,
+        (None, [only]) => only,
+        (Some(name), _) => {
+            let message = format!("`{name}` is no column of vectors; those are {lists:?}");
+            return Err(errors::input(py, message));
+        }
+        (None, []) => {
+            return Err(errors::input(py, "the rows have no column of vectors, which is one of lists"));
+        }
+        (None, _) => {
+            return Err(errors::input(
+                py,
+                format!("more than one column holds vectors, {lists:?}: give one"),
+            ));
+        }
+    };
+    Numbers::of_lists(&whole[chosen])
+        .map_err(|reason| errors::input(py, format!("column `{chosen}`: {reason}")))
 }
 
 /// A column of what Python gives: texts, truths, or numbers in a buffer.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use arrow_array::types::Float32Type;
 use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use boxwork::engine::{Exchange, Limits, Preparation};
@@ -161,14 +162,14 @@ fn asked(store: &dyn Objects, object: &Bound<'_, PyAny>) -> PyResult<Asked> {
         return Ok(Asked::Id(id));
     }
     if store.kind() == "vectors" {
-        let (numbers, shape) = crate::numbers::shared::<arrow_array::types::Float32Type>(object)?;
+        let (numbers, shape) = crate::numbers::shared::<Float32Type>(object)?;
         let [dimensions] = shape[..] else {
             return Err(errors::input(
                 py,
                 format!("a query is a vector, and this array has the shape {shape:?}"),
             ));
         };
-        return Ok(Asked::Object(rows::vectors(numbers, 1, dimensions)));
+        return Ok(Asked::Object(rows::vectors::<Float32Type>(numbers, 1, dimensions)));
     }
     let picture = PyBuffer::<u8>::get(object)?;
     let [height, width, 3] = picture.shape()[..] else {
@@ -320,7 +321,7 @@ impl Store {
 
     /// The rows of a table of float32 as queries of vectors: rows with `query`, `name` and `object`.
     fn query_table(&self, py: Python<'_>, table: &Bound<'_, PyAny>) -> PyResult<Rows> {
-        let (numbers, shape) = crate::numbers::shared::<arrow_array::types::Float32Type>(table)?;
+        let (numbers, shape) = crate::numbers::shared::<Float32Type>(table)?;
         let [count, dimensions] = shape[..] else {
             let message = format!("queries are the rows of a table, and this array has the shape {shape:?}");
             return Err(errors::input(py, message));
@@ -329,7 +330,7 @@ impl Store {
         let columns: [(&str, ArrayRef); 3] = [
             ("query", Arc::new(arrow_array::UInt32Array::from_iter_values(0..count as u32))),
             ("name", Arc::new(arrow_array::StringArray::from_iter_values(names))),
-            ("object", rows::vectors(numbers, count, dimensions)),
+            ("object", rows::vectors::<Float32Type>(numbers, count, dimensions)),
         ];
         let batch = RecordBatch::try_from_iter(columns).map_err(crate::capsule::arrow)?;
         Ok(Rows::new(batch.schema(), vec![batch]))

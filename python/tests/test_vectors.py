@@ -180,3 +180,41 @@ def test_vectors_that_are_saved_forget_what_was_removed(tmp_path: Path) -> None:
     assert len(saved) == 40 and saved.names[0] == "10" and saved.ids.tolist() == list(range(40))
     with pytest.raises(bw.InputError):
         store.save(tmp_path / "v.vectors.arrow")
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.uint8, np.int8])
+def test_narrow_numbers_keep_their_type_and_the_answers_of_float32(kind: type, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(3).integers(0, 100, size=(3000, 8))
+    narrow, wide = bw.Vectors(numbers.astype(kind)), bw.Vectors(numbers.astype(np.float32))
+    for metric in ("l2", "ip", "cosine"):
+        a, b = (store.nearest(numbers[:20], 7, distance=metric) for store in (narrow, wide))
+        assert (a.ids == b.ids).all() and (a.distances == b.distances).all()
+    saved = [store.save(tmp_path / f"{name}.arrow") for name, store in (("narrow", narrow), ("wide", wide))]
+    sizes = [(tmp_path / f"{name}.arrow").stat().st_size for name in ("narrow", "wide")]
+    assert sizes[0] < sizes[1] and len(saved[0]) == 3000
+    # What is added becomes the type, if that holds it.
+    added = narrow.add(np.full((2, 8), 5, dtype=np.int64))
+    assert added.tolist() == [3000, 3001] and narrow.nearest(np.full((1, 8), 5), 1).distances[0, 0] == 0
+    if kind is not np.float16:
+        with pytest.raises(bw.InputError, match="does not hold all of their numbers"):
+            narrow.add(np.full((1, 8), 0.5, dtype=np.float32))
+
+
+def test_vectors_come_from_arrow() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    numbers = np.random.default_rng(5).integers(0, 200, size=(500, 6)).astype(np.uint8)
+    flat = pyarrow.array(numbers.ravel())
+    fixed = pyarrow.FixedSizeListArray.from_arrays(flat, 6)
+    for lists in (fixed, pyarrow.array(numbers.tolist(), type=pyarrow.list_(pyarrow.uint8()))):
+        store = bw.Vectors(pyarrow.table({"label": ["a"] * 500, "vector": lists}))
+        assert (store.nearest(numbers[:9], 3).ids == bw.Vectors(numbers).nearest(numbers[:9], 3).ids).all()
+    two = pyarrow.table({"one": fixed, "other": fixed})
+    assert len(bw.Vectors(two, column="other")) == 500
+    for table, column, reason in [
+        (two, None, "more than one column"),
+        (two, "third", "`third` is no column of vectors"),
+        (pyarrow.table({"label": ["a"]}), None, "no column of vectors"),
+        (pyarrow.table({"v": [[1.0], [1.0, 2.0]]}), None, "vector 1 has 2 numbers, and the first 1"),
+    ]:
+        with pytest.raises(bw.InputError, match=reason):
+            bw.Vectors(table, column=column)
