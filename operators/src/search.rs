@@ -20,6 +20,7 @@ pub(crate) mod permutation_candidates;
 pub(crate) mod merge;
 pub(crate) mod filter_range;
 pub(crate) mod top_k;
+pub(crate) mod rank;
 #[cfg(test)]
 mod giant_signatures;
 
@@ -44,4 +45,5 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &merge::MERGE,
     &filter_range::FILTER_RANGE,
     &top_k::TOP_K,
+    &rank::RANK,
 ];

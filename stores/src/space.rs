@@ -13,6 +13,7 @@ mod sqfd;
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -66,6 +67,23 @@ pub trait Space: Any + Debug + Send + Sync {
         row: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<Arc<dyn Prepared>, SpaceError>;
+
+    /// Prepares the objects in some rows of an Arrow array, each as [`Space::prepare_until`] does; a space may check them together.
+    ///
+    /// # Errors
+    /// As [`Space::prepare_until`], with the row.
+    fn prepare_rows(
+        self: Arc<Self>,
+        objects: &ArrayRef,
+        rows: Range<usize>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<Arc<dyn Prepared>>, (usize, SpaceError)> {
+        let each = rows.map(|row| {
+            let prepared = Arc::clone(&self).prepare_until(objects, row, interrupt);
+            prepared.map_err(|error| (row, error))
+        });
+        each.collect()
+    }
 
     /// Prepares the objects in rows of Arrow arrays as queries that are compared with the same objects, which a space may
     /// do for all of them at once.

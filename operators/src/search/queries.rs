@@ -1,7 +1,9 @@
 //! The queries of a request, prepared for a space; boxes that compute distances begin with them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use boxwork_kernels::interrupt::Interrupt;
 #[cfg(test)]
 use boxwork_kernels::interrupt::never;
@@ -22,6 +24,9 @@ pub(crate) const K: Parameter = Parameter::new(
 )
 .unit("objects");
 
+/// Pieces of a request's queries, which are prepared side by side.
+const PIECES: usize = 64;
+
 /// The queries of a request, by number.
 #[derive(Clone)]
 pub(crate) struct Queries {
@@ -37,16 +42,61 @@ pub(crate) struct Query {
     pub(crate) prepared: Arc<dyn Prepared>,
 }
 
+/// Queries in some rows of an envelope.
+struct Piece<'a> {
+    objects: &'a ArrayRef,
+    numbers: &'a [u32],
+    rows: Range<usize>,
+    prepared: Result<Vec<Query>, BoxError>,
+}
+
+impl Piece<'_> {
+    fn prepare(&mut self, space: &Arc<dyn Space>, interrupt: Interrupt<'_>) {
+        let numbers = self.numbers;
+        let prepared = Arc::clone(space).prepare_rows(self.objects, self.rows.clone(), interrupt);
+        self.prepared = prepared
+            .map_err(|(row, error)| BoxError::new(format!("query {}: {error}", numbers[row])))
+            .map(|prepared| {
+                let numbered = numbers[self.rows.clone()].iter().zip(prepared);
+                numbered.map(|(number, prepared)| Query { number: *number, prepared }).collect()
+            });
+    }
+}
+
+/// The rows of envelopes, in pieces of about equal size.
+fn pieces(envelopes: &[Envelope]) -> Result<Vec<Piece<'_>>, BoxError> {
+    let count: usize = envelopes.iter().map(Envelope::rows).sum();
+    let (of_piece, mut pieces) = (count.div_ceil(PIECES).max(1), Vec::new());
+    for envelope in envelopes {
+        let (objects, numbers) = (envelope.column("object")?, envelope.u32s("query")?);
+        for first in (0..numbers.len()).step_by(of_piece) {
+            let rows = first..numbers.len().min(first + of_piece);
+            pieces.push(Piece { objects, numbers, rows, prepared: Ok(Vec::new()) });
+        }
+    }
+    Ok(pieces)
+}
+
 impl Queries {
-    /// Prepares the queries of a side input; a cancelled request interrupts it.
-    pub(crate) fn of_side(cx: &Context<'_>, input: In, space: &Arc<dyn Space>) -> Result<Self, BoxError> {
-        Self::new_until(cx.side(input), space, &|| cx.is_cancelled())
+    /// Prepares the queries of a side input, side by side; a cancelled request interrupts it.
+    pub(crate) fn of_side(cx: &mut Context<'_>, input: In, space: &Arc<dyn Space>) -> Result<Self, BoxError> {
+        let envelopes = cx.side(input).to_vec();
+        let mut pieces = pieces(&envelopes)?;
+        cx.inside(|inside| {
+            let cancelled = inside.cancelled();
+            inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
+                pieces.iter_mut().for_each(|piece| piece.prepare(space, &cancelled));
+            });
+        });
+        Self::of_pieces(pieces)
     }
 
     /// Prepares the queries of envelopes.
     #[cfg(test)]
     pub(crate) fn new(envelopes: &[Envelope], space: &Arc<dyn Space>) -> Result<Self, BoxError> {
-        Self::new_until(envelopes, space, &never)
+        let mut pieces = pieces(envelopes)?;
+        pieces.iter_mut().for_each(|piece| piece.prepare(space, &never));
+        Self::of_pieces(pieces)
     }
 
     /// Queries in the order of their numbers, from 0 on.
@@ -60,21 +110,12 @@ impl Queries {
         Ok(Self { list: queries.collect::<Result<_, BoxError>>()? })
     }
 
-    fn new_until(
-        envelopes: &[Envelope],
-        space: &Arc<dyn Space>,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Self, BoxError> {
+    fn of_pieces(pieces: Vec<Piece<'_>>) -> Result<Self, BoxError> {
         let mut list = Vec::new();
-        for envelope in envelopes {
-            let objects = envelope.column("object")?;
-            for (row, &number) in envelope.u32s("query")?.iter().enumerate() {
-                let prepared = Arc::clone(space).prepare_until(objects, row, interrupt);
-                let prepared = prepared.map_err(|error| BoxError::new(format!("query {number}: {error}")))?;
-                list.push(Query { number, prepared });
-            }
+        for piece in pieces {
+            list.extend(piece.prepared?);
         }
-        list.sort_by_key(|query| query.number);
+        list.sort_by_key(|query: &Query| query.number);
         Ok(Self { list })
     }
 

@@ -185,13 +185,13 @@ impl<D: ColumnDistance> ColumnSpace<D> {
         Ok(self.distance.between(objects.item(a)?, objects.item(b)?))
     }
 
-    /// The only object of an array, if it has distances to the store's objects.
-    fn object(&self, object: &ArrayRef) -> Result<<D::Kind as Kind>::Batch, SpaceError> {
+    /// The objects of an array, if they have distances to the store's objects. An error speaks of one object.
+    fn of_array(&self, objects: &ArrayRef) -> Result<<D::Kind as Kind>::Batch, SpaceError> {
         let path = self.objects.path().display();
-        let kind = D::Kind::of_array(object).ok_or_else(|| {
-            SpaceError::Query(match KINDS.iter().any(|kind| kind.rows_of_array(object).is_some()) {
+        let kind = D::Kind::of_array(objects).ok_or_else(|| {
+            SpaceError::Query(match KINDS.iter().any(|kind| kind.rows_of_array(objects).is_some()) {
                 true => format!("the objects of `{path}` are {}", D::Kind::NAME),
-                false => format!("it is {}, which is no object of a store", object.data_type()),
+                false => format!("it is {}, which is no object of a store", objects.data_type()),
             })
         })?;
         let wanted = self.objects.kind();
@@ -201,7 +201,7 @@ impl<D: ColumnDistance> ColumnSpace<D> {
                 "it has {found}, and the objects of `{path}` have {wanted}"
             )));
         }
-        kind.batch(std::slice::from_ref(object)).map_err(SpaceError::Query)
+        kind.batch(std::slice::from_ref(objects)).map_err(SpaceError::Query)
     }
 }
 
@@ -232,10 +232,34 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
         row: usize,
         _interrupt: Interrupt<'_>,
     ) -> Result<Arc<dyn Prepared>, SpaceError> {
-        let batch = self.object(&objects.slice(row, 1))?;
+        let batch = self.of_array(&objects.slice(row, 1))?;
         let query = self.distance.query(D::Kind::item(&batch, 0));
         let query = query.map_err(|error| SpaceError::Query(error.to_string()))?;
         Ok(Arc::new(ColumnQuery { space: self, query }))
+    }
+
+    fn prepare_rows(
+        self: Arc<Self>,
+        objects: &ArrayRef,
+        rows: Range<usize>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<Arc<dyn Prepared>>, (usize, SpaceError)> {
+        let one_by_one = |row: usize| {
+            let prepared = Arc::clone(&self).prepare_until(objects, row, interrupt);
+            prepared.map_err(|error| (row, error))
+        };
+        match self.of_array(&objects.slice(rows.start, rows.len())) {
+            Ok(batch) => {
+                let each = rows.clone().zip(0..).map(|(row, place)| {
+                    let query = self.distance.query(D::Kind::item(&batch, place));
+                    let query = query.map_err(|error| (row, SpaceError::Query(error.to_string())))?;
+                    Ok(Arc::new(ColumnQuery { space: Arc::clone(&self), query }) as Arc<dyn Prepared>)
+                });
+                each.collect()
+            }
+            // One of them fails, and says why.
+            Err(_) => rows.map(one_by_one).collect(),
+        }
     }
 
     fn prepare_many(
@@ -245,7 +269,7 @@ impl<D: ColumnDistance> Space for ColumnSpace<D> {
     ) -> Result<Arc<dyn PreparedMany>, (usize, SpaceError)> {
         let mut queries = Vec::with_capacity(objects.len());
         for (number, (object, row)) in objects.iter().enumerate() {
-            let batch = self.object(&object.slice(*row, 1)).map_err(|error| (number, error))?;
+            let batch = self.of_array(&object.slice(*row, 1)).map_err(|error| (number, error))?;
             let query = self.distance.query(D::Kind::item(&batch, 0));
             queries.push(query.map_err(|error| (number, SpaceError::Query(error.to_string())))?);
         }
@@ -368,7 +392,7 @@ impl<D: ColumnDistance> Prepared for ColumnQuery<D> {
 
     fn to_object(&self, objects: &ArrayRef, row: usize, interrupt: Interrupt<'_>) -> Result<f64, SpaceError> {
         ask(interrupt)?;
-        let batch = self.space.object(&objects.slice(row, 1))?;
+        let batch = self.space.of_array(&objects.slice(row, 1))?;
         Ok(self.space.distance.to(&self.query, D::Kind::item(&batch, 0)))
     }
 
