@@ -228,3 +228,40 @@ mod with_graphs {
         assert!(missing.contains("none.arrow"), "{missing}");
     }
 }
+
+#[cfg(feature = "graph")]
+#[test]
+fn recall_of_walks_is_counted_and_said_to_be_approximate() {
+    let folder = folder();
+    let at = folder.path();
+    store(at, 600);
+    ok(at, &MAKE);
+    let numbers: Vec<u8> = fs::read_to_string(at.join("v.jsonl"))
+        .expect("the vectors")
+        .lines()
+        .step_by(20)
+        .flat_map(|line| {
+            let object: serde_json::Value = serde_json::from_str(line).expect("a vector");
+            let row = object["object"].as_array().expect("numbers").clone();
+            row.into_iter().flat_map(|x| (x.as_f64().expect("a number") as f32 + 0.125).to_le_bytes())
+        })
+        .collect();
+    fs::write(at.join("q.fbin"), [&30_u32.to_le_bytes()[..], &12_u32.to_le_bytes(), &numbers].concat())
+        .expect("a disk");
+    let exact = ["search", "--store", "v.arrow", "--query-file", "q.fbin", "-k", "5"];
+    let found = ok(at, &[&exact[..], &["--format", "csv"]].concat());
+    let ids = found.lines().skip(1).flat_map(|line| {
+        line.split(',').nth(2).and_then(|id| id.parse::<i32>().ok()).expect("an id").to_le_bytes()
+    });
+    fs::write(at.join("truth_30x5.i32"), ids.collect::<Vec<u8>>()).expect("a disk");
+    let share = |expansion: &str| -> f64 {
+        let walk = ["--graph", "v.hnsw.arrow", "--expansion", expansion, "--truth", "truth_30x5.i32"];
+        let said = ok(at, &[&exact[..], &walk].concat());
+        assert!(said.starts_with("30 queries, 5 true neighbours each\n"), "{said}");
+        assert!(said.contains("approximate"), "{said}");
+        let of = said.split_once("5@5").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+        of.unwrap_or_else(|| panic!("no share: {said}"))
+    };
+    let (few, many) = (share("10"), share("300"));
+    assert!(many >= 0.98 && few <= many, "{few} {many}");
+}

@@ -6,7 +6,7 @@ mod command;
 use std::fs;
 use std::path::Path;
 
-use command::{fails, folder, ok};
+use command::{fails, folder, ok, stats};
 
 /// A store of 500 vectors of 4 bytes, and 70 queries: more than one request of a pipeline of 64.
 fn prepared(folder: &Path) {
@@ -119,7 +119,7 @@ fn lists_that_are_proved_give_the_answer_of_a_scan() {
     let lists = ["--lists", "s.lists.arrow", "--probes", "2"];
     let proved = ok(at, &[&call[..], &lists, &["--prove"]].concat());
     assert_eq!(proved, ok(at, &call));
-    let said = command::stats(at, &[&call[..], &lists, &["--prove"]].concat());
+    let said = stats(at, &[&call[..], &lists, &["--prove"]].concat());
     assert!(said.contains(" ranked first ("), "{said}");
     ok(at, &["index", "--store", "s.arrow", "--codes", "sq4", "--out", "s.codes.arrow"]);
     let codes = ["--codes", "s.codes.arrow"];
@@ -304,4 +304,53 @@ fn a_file_that_does_not_fit_its_name_is_refused_with_the_byte() {
     let call = ["run", "vector_search", "--set", "store=s.arrow", "--set", "queries=missing_9x4.u8"];
     let said = fails(at, &call, 3);
     assert!(said.contains("missing_9x4.u8"), "{said}");
+}
+
+#[test]
+fn codes_beside_the_store_are_found() {
+    let folder = folder();
+    let at = folder.path();
+    prepared(at);
+    let said = |distance: &str, queries: &str| {
+        let call = ["search", "--store", "s.arrow", "--query-file", queries, "--distance", distance];
+        let (k, out) = (["-k", "7", "--format", "csv"], ["--out", "a.csv"]);
+        let told = stats(at, &[&call[..], &k, &out].concat());
+        (fs::read_to_string(at.join("a.csv")).expect("a table"), told)
+    };
+    // Of bytes, products are as fast as bounds: codes serve queries that are no bytes.
+    let numbers: Vec<u8> = (0..70 * 4).flat_map(|i| ((i * 7919 % 251) as f32 + 0.25).to_le_bytes()).collect();
+    let head = [70_u32.to_le_bytes(), 4_u32.to_le_bytes()].concat();
+    fs::write(at.join("q.fbin"), [head, numbers].concat()).expect("a disk");
+    let (scanned, told) = said("l2", "q.fbin");
+    assert!(!told.contains("beside the store"), "{told}");
+    for levels in ["sq4", "planes", "product16"] {
+        let out = format!("x.{levels}.codes.arrow");
+        ok(at, &["index", "--store", "s.arrow", "--codes", levels, "--out", &out]);
+    }
+    // Files of no codes, of other stores and damaged ones are passed over.
+    ok(at, &["run", "import_vectors", "--set", "from=query_70x4.u8", "--set", "out=q.arrow"]);
+    ok(at, &["index", "--store", "q.arrow", "--codes", "planes", "--out", "a.codes.arrow"]);
+    fs::write(at.join("b.codes.arrow"), "no codes").expect("a disk");
+    fs::copy(at.join("x.planes.codes.arrow"), at.join("c.codes.arrow")).expect("a disk");
+    let bytes = fs::read(at.join("c.codes.arrow")).expect("a file");
+    fs::write(at.join("c.codes.arrow"), &bytes[..bytes.len() / 2]).expect("a disk");
+    let (found, told) = said("l2", "q.fbin");
+    assert_eq!(found, scanned);
+    assert!(told.contains("bounded by `x.planes.codes.arrow`"), "{told}");
+    // By another distance, of bytes, and with fewer queries than reading pays for, there are none.
+    assert!(!said("ip", "q.fbin").1.contains("beside the store"));
+    assert!(!said("l2", "query_70x4.u8").1.contains("beside the store"));
+    // A file whose rows are damaged is told of, and the answer is a scan's.
+    let mut bytes = fs::read(at.join("x.planes.codes.arrow")).expect("a file");
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    fs::write(at.join("x.planes.codes.arrow"), &bytes).expect("a disk");
+    let (found, told) = said("l2", "q.fbin");
+    assert_eq!(found, scanned);
+    assert!(told.contains("all rows are compared: ") && told.contains("damaged"), "{told}");
+    fs::remove_file(at.join("x.planes.codes.arrow")).expect("a file");
+    // Codes of a store that has grown are told of with their command.
+    ok(at, &["add", "--store", "s.arrow", "--from", "q.arrow", "--replace"]);
+    let (_, told) = said("l2", "q.fbin");
+    assert!(told.contains("all rows are compared: ") && told.contains("boxwork index --append"), "{told}");
 }

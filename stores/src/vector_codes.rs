@@ -17,7 +17,9 @@
 
 mod error;
 mod reader;
+mod beside;
 
+pub use beside::{Beside, beside};
 pub use error::CodesError;
 pub use reader::open;
 pub(crate) use reader::{append, measure_of, write_compacted};

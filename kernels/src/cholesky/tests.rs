@@ -114,8 +114,8 @@ fn a_matrix_that_is_not_positive_definite_is_an_error_with_its_row() {
 #[cfg(feature = "faer")]
 #[test]
 fn faer_gives_the_factor_and_the_errors_of_the_reference() {
-    check(by_faer::Faer);
-    check_failures(by_faer::Faer);
+    check(Faer);
+    check_failures(Faer);
 }
 
 #[test]

@@ -6,17 +6,17 @@
 mod block;
 mod first;
 mod ranking;
+mod source;
 pub(super) mod on_device;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use boxwork_kernels::CodePath;
-use boxwork_kernels::codes::{CodeNearest, CodeQueries, Codes, Levels};
+use boxwork_kernels::codes::{CodeNearest, CodeQueries};
 use boxwork_kernels::vector::device::Plan;
 use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, VectorRef};
 use boxwork_runtime::feeding::Picked;
@@ -27,9 +27,10 @@ use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::space::Space;
 use boxwork_stores::store_error::StoreError;
 use boxwork_stores::subset::Subset;
-use boxwork_stores::vector_codes::{self, vectors_of};
+use boxwork_stores::vector_codes::vectors_of;
 
 use self::on_device::{Chunks, DEVICE_ROWS_MIN, Sized, VectorScan};
+use self::source::Source;
 use super::metric_search::{INPUTS as QUERIES, OUTPUTS};
 use crate::columns::distances_envelope;
 use crate::devices::code_path;
@@ -38,8 +39,6 @@ use crate::resources::{self, SPACE, check_range, device_parameter, get_range, ra
 use crate::search::queries::{K, Queries};
 use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
-/// The word for no codes.
-const NO_CODES: &str = "none";
 const INPUTS: &[In] = &[QUERIES[0], first::CANDIDATES];
 /// Rows of a piece of work: a multiple of a group of codes.
 const PIECE_ROWS: u64 = 16_384;
@@ -60,8 +59,10 @@ const ENVELOPE_ROWS: usize = 4096;
 ///
 /// # Parameters
 /// `space`: the vectors and their distance: l2, ip or cosine. `codes`: a file that `write_codes` made for them, or the levels of
-/// codes that are made in memory when the pipeline is prepared; without it, or with none, all distances are computed. `k`: the number of objects. `range`: only objects at most this far. `device`: where to scan rows;
-/// the answer is the same everywhere. Slots search by codes, among few of the objects, and for more than 2,048 objects.
+/// codes that are made in memory when the pipeline is prepared; with auto, a file beside the store that fits it, once 64 queries
+/// were asked; without it, or with none, all distances are computed. `k`: the number of objects. `range`: only objects at most this
+/// far. `device`: where to scan rows; the answer is the same everywhere. Slots search by codes that are named, among few of the
+/// objects, and for more than 2,048 objects.
 pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -72,7 +73,8 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
             ParameterType::Path,
             Default::Absent,
             "the codes of the vectors, made by `boxwork index --codes`; or planes, sq8, sq4, product16, product32 or product64: \
-             codes of these levels are made in memory; or none",
+             codes of these levels are made in memory; auto: a file beside the store whose name ends in .codes.arrow, if one \
+             fits; or none",
         ),
         CLASS,
         SUBSET,
@@ -99,7 +101,7 @@ pub(super) struct Shared {
     space: Arc<dyn Space>,
     vectors: Arc<ObjectStore<Vectors>>,
     measure: VectorMeasure,
-    codes: Option<Codes>,
+    codes: Source,
     chunks: Chunks,
 }
 
@@ -111,29 +113,13 @@ impl Shared {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, BoxError> {
         let (vectors, measure) = vectors_of(&**space)?;
-        let codes = match codes {
-            None | Some(NO_CODES) => None,
-            Some(name) => Some(match name.parse() {
-                Ok(levels) => vector_codes::in_memory(levels, &**space, cancelled)?,
-                Err(_) if !Path::new(name).exists() => return Err(no_codes(name)),
-                Err(_) => vector_codes::open(Path::new(name), &**space)?,
-            }),
-        };
+        let codes = Source::of_name(codes, &**space, cancelled)?;
         if vectors.len() > u64::from(u32::MAX) {
             return Err(BoxError::new(format!("`{}` has more than 2^32 rows", vectors.path().display())));
         }
         let chunks = Chunks::new(&vectors);
         Ok(Self { space: Arc::clone(space), vectors, measure, codes, chunks })
     }
-}
-
-/// The fault of `codes` that are neither a file nor the name of levels.
-fn no_codes(name: &str) -> BoxError {
-    BoxError::new(format!(
-        "`codes` is {name}, which is neither a file nor codes that exclude rows with certainty: give {}, {NO_CODES}, or a file \
-         made by `boxwork index --codes`",
-        Levels::NAMES.join(", ")
-    ))
 }
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
@@ -300,7 +286,7 @@ impl NearestVectors {
             return Ok(search);
         }
         let numbers: Vec<Vec<f32>> = numbered.into_iter().map(|(_, numbers)| numbers).collect();
-        if codes.is_none() && on_device::can_scan(self.k, &self.picked) && !numbers.is_empty() {
+        if !codes.is_given() && on_device::can_scan(self.k, &self.picked) && !numbers.is_empty() {
             let sized = self.plan.unwrap_or_else(|| Sized::new(Plan::new(self.k)));
             let sizes = (self.k, self.range, self.slots, sized);
             let stage = on_device::stage(&self.shared, numbers, sizes, subset.as_ref(), &self.picked);
@@ -313,10 +299,16 @@ impl NearestVectors {
         let numbers: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
         let (path, dimensions) = (CodePath::detect(), vectors.kind().dimensions());
         let bytes = || ByteQueries::new(path, *measure, vectors.kind().number_type(), dimensions, &numbers);
+        // Products of bytes are as fast as bounds by 8 bits, and leave no more than the answer.
+        let bytes = if codes.is_given() { None } else { bytes() };
+        let codes = match &bytes {
+            None => codes.for_queries(numbers.len(), &**space, cx)?,
+            Some(_) => None,
+        };
         let values = |value_of: &dyn Fn(usize) -> f64| {
             Found::Values((0..numbers.len()).map(|query| Nearest::new(self.k, value_of(query))).collect())
         };
-        (search.packed, search.found) = match (codes, bytes()) {
+        (search.packed, search.found) = match (codes, bytes) {
             (Some(codes), _) => {
                 let found = ranges.iter().map(|range| CodeNearest::new(self.k, *range)).collect();
                 (Packed::Codes(CodeQueries::new(path, codes, &numbers)), Found::Codes(found))
@@ -405,7 +397,7 @@ fn scan(
         (Packed::Codes(queries), Found::Codes(found)) => {
             let mut nearest: Vec<CodeNearest> =
                 found.iter().map(|found| CodeNearest::new(k, found.range())).collect();
-            if let Some(codes) = &shared.codes {
+            if let Some(codes) = shared.codes.get() {
                 queries.scan(codes, rows.start as usize..rows.end as usize, skips, &mut nearest);
             }
             Ok(Found::Codes(nearest))

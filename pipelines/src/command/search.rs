@@ -48,7 +48,8 @@ pub struct Arguments {
     /// The numbers of a vector, for such a file
     #[arg(long, value_name = "N", requires = "number_type", value_parser = clap::value_parser!(u32).range(1..=DIMENSIONS_MAX as i64))]
     dimensions: Option<u32>,
-    /// The store's codes, made by `boxwork index --codes`, with which most distances of vectors are skipped
+    /// The store's codes, made by `boxwork index --codes`, with which most distances of vectors are skipped; or none
+    /// [default: auto, codes beside the store that fit it, for 64 queries or more]
     #[arg(long, value_name = "FILE", conflicts_with = "pivots")]
     codes: Option<PathBuf>,
     /// The number of objects to find [default: 10, or all if a range is given]

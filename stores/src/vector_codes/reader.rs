@@ -40,12 +40,7 @@ struct Chain {
 /// # Errors
 /// When the file cannot be read, is no file of codes, is damaged, or of another store or measure, or lacks vectors.
 pub fn open(path: &Path, space: &dyn Space) -> Result<Codes, CodesError> {
-    let (store, chain) = (space.store(), chain(path, space)?);
-    if chain.len < store.ids_count() {
-        let (path, store_path) = (path.to_owned(), store.path().to_owned());
-        let (found, objects) = (chain.len, store.ids_count());
-        return Err(CodesError::Behind { path, store: store_path, found, objects });
-    }
+    let (store, chain) = (space.store(), whole_chain(path, space)?);
     let words = chain.encoder.words();
     let mut codes = Codes::new(chain.encoder.clone(), chain.len as usize);
     for (_, file) in chain.files {
@@ -60,6 +55,25 @@ pub fn open(path: &Path, space: &dyn Space) -> Result<Codes, CodesError> {
         .map_err(|error| of(error, &**store, path, &chain.encoder))?;
     }
     Ok(codes)
+}
+
+/// The levels of codes that fit a space, of which only heads and tails are read.
+///
+/// # Errors
+/// As [`open`], except that rows may be damaged.
+pub(super) fn fitting(path: &Path, space: &dyn Space) -> Result<Levels, CodesError> {
+    Ok(whole_chain(path, space)?.encoder.levels())
+}
+
+/// The files of a chain that has all vectors of its store.
+fn whole_chain(path: &Path, space: &dyn Space) -> Result<Chain, CodesError> {
+    let (store, chain) = (space.store(), chain(path, space)?);
+    if chain.len < store.ids_count() {
+        let (path, store_path) = (path.to_owned(), store.path().to_owned());
+        let (found, objects) = (chain.len, store.ids_count());
+        return Err(CodesError::Behind { path, store: store_path, found, objects });
+    }
+    Ok(chain)
 }
 
 /// The distance for which codes were made.

@@ -17,6 +17,7 @@ use boxwork_stores::object_store::{ObjectStore, Rows};
 use boxwork_stores::spaces::{self, DistanceOptions};
 use boxwork_stores::store::Store;
 
+use super::super::source::Source;
 use super::super::{Among, NEAREST_VECTORS, NearestVectors};
 use super::*;
 use crate::index::metric_search::{INPUTS, OUTPUTS};
@@ -186,7 +187,8 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
     let in_blocks = (0..chunks.count()).map(|chunk| chunks.rows(&vectors, chunk));
     let in_blocks = in_blocks.filter(|rows| case.among.is_none() || rows.clone().any(is_among));
     let in_blocks: u64 = in_blocks.map(|rows| rows.end - rows.start).sum();
-    let shared = Arc::new(Shared { space, vectors: Arc::clone(&vectors), measure, codes: None, chunks });
+    let shared =
+        Arc::new(Shared { space, vectors: Arc::clone(&vectors), measure, codes: Source::None, chunks });
     let operator = NearestVectors {
         k,
         range,
