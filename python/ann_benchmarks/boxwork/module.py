@@ -6,12 +6,19 @@ Copy this folder to ``ann_benchmarks/algorithms/boxwork`` of ann-benchmarks.
 import os
 import tempfile
 
-import boxwork
 import numpy
 
 from ..base.module import BaseANN
 
 METRICS = {"angular": "cosine", "euclidean": "l2"}
+
+
+def _boxwork():
+    """The package, imported where it is used: with ``--local`` this module is imported before the process forks, and threads of
+    the package would stay in the parent."""
+    import boxwork
+
+    return boxwork
 
 
 class Boxwork(BaseANN):
@@ -28,7 +35,7 @@ class Boxwork(BaseANN):
     def _save(self, X):
         """Keeps the vectors in a file, beside which codes and lists lie."""
         rows = numpy.ascontiguousarray(X, dtype=numpy.float32)
-        vectors = boxwork.Vectors(rows, metric=self._metric)
+        vectors = _boxwork().Vectors(rows, metric=self._metric)
         self._store = vectors.save(self._at("rows.vectors.arrow"), replace=True)
 
     def _at(self, name):
@@ -45,8 +52,9 @@ class Boxwork(BaseANN):
 
     def _nearest(self, queries, n):
         found = self._store.nearest(queries, n, distance=self._metric, **self._options)
+        no_id = _boxwork().NO_ID
         # Where lists hold fewer than n vectors, a row has as many as there are.
-        return [row[row != boxwork.NO_ID].astype(numpy.int64) for row in found.ids]
+        return [row[row != no_id].astype(numpy.int64) for row in found.ids]
 
     def done(self):
         self._folder.cleanup()
@@ -66,7 +74,7 @@ class BoxworkExact(Boxwork):
 
     def fit(self, X):
         if self._levels == "none":
-            self._store = boxwork.Vectors(numpy.ascontiguousarray(X, dtype=numpy.float32), metric=self._metric)
+            self._store = _boxwork().Vectors(numpy.ascontiguousarray(X, dtype=numpy.float32), metric=self._metric)
             return
         self._save(X)
         codes = self._store.codes(self._at("rows.codes.arrow"), levels=self._levels, distance=self._metric)
