@@ -8,6 +8,7 @@ pub(crate) mod sketch_apexes;
 pub(crate) mod write_sketch;
 pub(crate) mod metric_search;
 pub(crate) mod nearest_vectors;
+pub(crate) mod probe;
 pub(crate) mod train_lists;
 pub(crate) mod assign_lists;
 pub(crate) mod write_lists;
@@ -45,5 +46,6 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &m_index::M_INDEX,
     &write_codes::WRITE_CODES,
     &write_permutations::WRITE_PERMUTATIONS,
+    &probe::PROBE,
     &nearest_vectors::NEAREST_VECTORS,
 ];

@@ -8,7 +8,6 @@ pub(crate) mod distance;
 pub(crate) mod head;
 pub(crate) mod scan;
 pub(crate) mod scan_lists;
-pub(crate) mod probe;
 pub(crate) mod hnsw_candidates;
 pub mod cost_model;
 pub(crate) mod lower_bounds;
@@ -30,7 +29,6 @@ use boxwork_runtime::operator::OperatorSpec;
 pub(crate) static LIST: &[&OperatorSpec] = &[
     &read_query::READ_QUERY,
     &scan::SCAN,
-    &probe::PROBE,
     &scan_lists::SCAN_LISTS,
     &hnsw_candidates::HNSW_CANDIDATES,
     &lower_bounds::LOWER_BOUNDS,

@@ -22,7 +22,8 @@ use boxwork_runtime::parameter::{Default, DeviceChoice, Parameter, ParameterType
 use boxwork_stores::kinds::as_f32;
 use boxwork_stores::lists::{Coding, Lists};
 
-use self::on_device::{DEVICE_OBJECTS_MIN, ListScan, Sized};
+pub(crate) use self::on_device::DEVICE_OBJECTS_MIN;
+use self::on_device::{ListScan, Sized};
 use self::placed::Shared;
 use self::slots::Wanted;
 use crate::columns;
@@ -246,7 +247,7 @@ impl ScanLists {
 }
 
 /// The numbers of queries within the request, ascending, and their vectors.
-pub(super) fn query_vectors(
+pub(crate) fn query_vectors(
     envelopes: &[Envelope],
     dimensions: usize,
 ) -> Result<(Vec<u32>, Vec<f32>), BoxError> {

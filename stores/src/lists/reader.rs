@@ -1,11 +1,12 @@
 //! Lists of a store: which are nearest to a query, and their rows that may be. Codes are in memory; vectors come into it with the first
 //! query that looks into their list.
 
+mod nearest;
 mod segments;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::directions;
@@ -33,6 +34,8 @@ pub struct Lists {
     measure: VectorMeasure,
     quantizers: Quantizers,
     centroids: Panels,
+    /// The centroids as objects, once a device compares them with queries.
+    centroid_space: OnceLock<Arc<dyn Space>>,
     /// The parts of each list: one for each file that has some of it.
     parts: Vec<Vec<Part>>,
     /// By the place of an object: its panel times [`PANEL`], plus its row there.
@@ -143,7 +146,21 @@ impl Lists {
             _ => Panels::of_products(quantizers.centroids(), dimensions),
         };
         let (path, number, space) = (path.to_owned(), new_number(), Arc::clone(space));
-        Ok(Self { space, path, number, measure, quantizers, centroids, parts, ids, alive, objects, held })
+        let centroid_space = OnceLock::new();
+        Ok(Self {
+            space,
+            path,
+            number,
+            measure,
+            quantizers,
+            centroids,
+            centroid_space,
+            parts,
+            ids,
+            alive,
+            objects,
+            held,
+        })
     }
 
     /// The file.
@@ -187,21 +204,6 @@ impl Lists {
     /// When there is no such place.
     pub fn id(&self, place: u32) -> u64 {
         self.ids[place as usize]
-    }
-
-    /// The `probes` lists whose centroids are nearest to each of some [prepared](Lists::prepare) queries, with their distances,
-    /// the nearest first; equal distances go by list.
-    ///
-    /// # Panics
-    /// When these are no whole queries of the lists' dimensions.
-    pub fn nearest(&self, queries: &[f32], probes: usize) -> Vec<Vec<(f64, u32)>> {
-        let (centroids, dimensions) = (self.centroids.borrow(), self.quantizers.dimensions());
-        let each = || queries.chunks_exact(dimensions);
-        let mut lists: Vec<_> = each().map(|query| centroids.shortlist(query, probes)).collect();
-        centroids.scan(CodePath::detect(), queries, &mut lists, 0);
-        let centroid = |list: u32| &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
-        let distance = |query: &[f32], list: u32| self.measure.between(query, centroid(list));
-        each().zip(lists).map(|(query, list)| list.ranked(|list| distance(query, list))).collect()
     }
 
     /// An empty shortlist of the `k` objects nearest to a [prepared](Lists::prepare) query. By rows it keeps all that may be

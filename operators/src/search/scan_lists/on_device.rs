@@ -25,7 +25,7 @@ use crate::devices::stage;
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Taken};
 
 /// From so many objects on `auto` takes GPUs.
-pub(super) const DEVICE_OBJECTS_MIN: u64 = 1 << 16;
+pub(crate) const DEVICE_OBJECTS_MIN: u64 = 1 << 16;
 /// Fewer sums are left to slots, unless the user asks for the devices.
 const SUMS_MIN: u64 = 1 << 20;
 /// Queries and sums of a block at most.
