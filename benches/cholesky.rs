@@ -1,185 +1,174 @@
-//! How fast is a Cholesky factorisation by tiles, as a graph of tasks inside a box, beside the library's own?
+//! How fast is a Cholesky factorisation by tiles, as a graph of tasks inside a box, beside LAPACK and `faer`?
 //!
-//! Units: GFLOP/s of f64, n^3 / 3 FLOP a factorisation, by processor time on one thread and by wall time on several. Both sides compute tiles or blocks by `faer`: own side, the
-//! graph of docs/decisions/115 on the slots of a runtime; beside it `faer`'s own factorisation of the whole matrix, on as many threads of
-//! rayon. A third side runs the tasks in turn on one thread without a graph: what the graph costs on one slot. Sides are measured in
-//! turn. The limit is two vector FMA a cycle and core, at the clock that the bench measures.
+//! Units: GFLOP/s, n^3 / 3 FLOP a factorisation, by processor time on one thread and by wall time on several. Our side is the graph of
+//! docs/decisions/115 on the slots of a runtime, with the tile operations of docs/decisions/136. Beside it are the same tasks in turn on one
+//! thread without a graph, which shows what the graph costs; OpenBLAS through SciPy and MKL through PyTorch, each in a process of its
+//! own; and with the feature `faer-threads` the library `faer`. The limit is two vector multiply-adds a cycle and core, at the clock
+//! that the bench measures.
 //!
-//! The factors are compared before anything is timed. The bars are those of one core: 1.3 times `faer`, 0.97 of the tasks' own rate.
+//! The factors are compared before anything is timed, by their products with one vector. The bars are those of the specification.
 //!
-//! `cargo bench --bench cholesky --features faer-threads -- n=4096 tile=256 threads=1 rounds=5`
+//! `cargo bench --bench cholesky -- n=2048,4096 tile=256 threads=1 precision=f64,f32 rounds=5 results=FILE`
 //!
 //! With more threads than free cores neither the rates nor the ratios say anything.
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+#[path = "cholesky/own.rs"]
+mod own;
+#[path = "cholesky/matrix.rs"]
+mod matrix;
+#[cfg(feature = "faer-threads")]
+#[path = "cholesky/library.rs"]
+mod library;
 
-use boxwork_kernels::cholesky::{Factorisation, Faer, Tasks as _, TiledMatrix};
-use boxwork_operators::cholesky::factorise;
-use boxwork_runtime::operator::{
-    BoxError, Catalog, Context, Environment, Flow, Kind, Operator, OperatorEntry,
-};
-use boxwork_runtime::parameter::Value;
-use boxwork_runtime::prepare::Prepared;
-use boxwork_runtime::request::Submission;
-use boxwork_runtime::{Config, Runtime};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor::{self, LltParams, LltRegularization};
-use faer::{Mat, Par, Spec};
-use support::clock::{gigahertz, thread_seconds};
-use support::{Arguments, Side, print_machine, run_rounds, verdict};
+use boxwork_kernels::CodePath;
+#[cfg(not(feature = "faer-threads"))]
+use boxwork_kernels::cholesky::Number as OfLibrary;
+use boxwork_kernels::cholesky::{Blocked, Number, TileKernels};
+use boxwork_lab::processor;
+use serde_json::{Value, json};
 
-/// The largest difference of two factors of a matrix of this bench, whose entries are below n + 1.
-const DIFFERENCE_MAX: f64 = 1e-9;
+#[cfg(feature = "faer-threads")]
+use library::OfLibrary;
+use matrix::{Factor as _, numbers, weights};
+use own::{Graph, in_turn};
+use support::clock::gigahertz;
+use support::peer::Peer;
+use support::{Arguments, Side, Spread, print_machine, record, run_rounds};
 
-/// A positive definite matrix: numbers between -1 and 1, and n on the diagonal.
-fn entry(n: usize) -> impl Fn(usize, usize) -> f64 {
-    move |row, column| {
-        let mixed = ((row << 32 | column) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
-        let random = mixed as f64 / (1_u64 << 52) as f64 - 1.0;
-        if row == column { n as f64 } else { random }
-    }
+/// The largest difference of two products of a factor and a vector, by the precision of a number and the largest of the products.
+const ROUNDINGS: f64 = 200.0;
+
+/// A precision of the factorisation.
+trait Precision: Number + OfLibrary {
+    const NAME: &'static str;
+    /// How many of them a vector holds, as a multiple of f64.
+    const LANES: f64;
+    /// The bars of n = 4096 on one thread: of faer's own, of OpenBLAS, and of the limit.
+    const BARS: [f64; 3];
 }
 
-/// The matrix of the next run, or the factor and the seconds of the last one.
-#[derive(Default)]
-struct Work {
-    matrix: Option<TiledMatrix>,
-    seconds: f64,
+impl Precision for f64 {
+    const NAME: &'static str = "f64";
+    const LANES: f64 = 1.0;
+    const BARS: [f64; 3] = [1.3, 1.0, 0.7];
 }
 
-/// The seconds of some work: of processor time if this thread does all of it.
-fn seconds_of(threads: usize, work: impl FnOnce()) -> f64 {
-    if threads == 1 {
-        return thread_seconds(work);
-    }
-    let begun = Instant::now();
-    work();
-    begun.elapsed().as_secs_f64()
+impl Precision for f32 {
+    const NAME: &'static str = "f32";
+    const LANES: f64 = 2.0;
+    const BARS: [f64; 3] = [1.6, 1.2, 0.8];
 }
 
-struct Factorises {
-    work: Arc<Mutex<Work>>,
+/// The sizes of one comparison.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    n: usize,
+    tile: usize,
     threads: usize,
+    rounds: usize,
 }
 
-impl Operator for Factorises {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut matrix) = work.matrix.take() else { return Err(BoxError::new("no matrix was given")) };
-        let mut result = Ok(());
-        work.seconds = seconds_of(self.threads, || {
-            result = cx.inside(|inside| factorise(inside, &mut matrix, Faer));
-        });
-        result?;
-        work.matrix = Some(matrix);
-        Ok(Flow::Done)
+/// Compares a factor with ours by their products with one vector.
+fn check(name: &str, own: &[f64], theirs: &[f64], epsilon: f64) {
+    assert_eq!(own.len(), theirs.len(), "{name}");
+    let largest = own.iter().fold(0.0_f64, |largest, x| largest.max(x.abs()));
+    let apart = own.iter().zip(theirs).map(|(a, b)| (a - b).abs() / largest).fold(0.0, f64::max);
+    assert!(apart <= ROUNDINGS * epsilon, "{name}: {apart:e} of the largest number apart");
+    println!("checked     {name}: at most {apart:.1e} of the largest number apart");
+}
+
+fn contest<T: Precision>(case: Case, limit: f64, peers: &mut [Peer], rows: &mut Vec<Value>)
+where
+    Blocked: TileKernels<T>,
+{
+    let Case { n, tile, threads, rounds } = case;
+    let (graph, weights) = (Graph::<T>::new(threads), weights(n));
+    let own = graph.run(case).0.times(&weights);
+    for peer in &mut *peers {
+        let answer = peer.ask(&format!("check {n} {}", T::NAME));
+        check(&peer.name, &own, &numbers(&answer, "product"), T::EPSILON);
     }
-}
-
-/// A runtime with one box that factorises.
-struct Graph {
-    runtime: Runtime,
-    prepared: Arc<Prepared>,
-    work: Arc<Mutex<Work>>,
-}
-
-impl Graph {
-    fn new(threads: usize) -> Self {
-        let work = Arc::new(Mutex::new(Work::default()));
-        let of_box = Arc::clone(&work);
-        let operator = OperatorEntry::new("factorises", "Factorises a matrix.", Kind::Stateful, move |_| {
-            Ok(Box::new(Factorises { work: Arc::clone(&of_box), threads }))
-        });
-        let text = "boxwork: 1\nboxes:\n  f: {kind: factorises}\n";
-        let loaded =
-            boxwork::pipeline::load_text("cholesky", text).unwrap_or_else(|flaws| panic!("{flaws:?}"));
-        let (values, environment) = (BTreeMap::<String, Value>::new(), Environment::of_slots(threads));
-        let catalog = Catalog::new([], []).with(operator);
-        let prepared = Prepared::new(&loaded.declaration, &catalog, &values, &environment);
-        let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
-        Self {
-            runtime: Runtime::start(Config::flat(threads)).expect("the system gives threads"),
-            prepared,
-            work,
-        }
+    let question = format!("factor {n} {}", T::NAME);
+    let mut sides = vec![
+        Side::new("tasks in turn, 1 thread", || in_turn::<T>(case)),
+        Side::new(format!("graph, {threads} slots"), || graph.run(case).1),
+    ];
+    let mut bars = vec![(threads == 1).then_some(if tile < 256 { 0.93 } else { 0.97 }), None];
+    let is_barred = n == 4096 && threads == 1;
+    #[cfg(feature = "faer-threads")]
+    {
+        check("faer", &own, &library::factor::<T>(case).0.times(&weights), T::EPSILON);
+        sides.push(Side::new(format!("faer's llt, {threads} threads"), || library::factor::<T>(case).1));
+        bars.push(if threads == 1 { is_barred.then_some(T::BARS[0]) } else { Some(1.3) });
     }
-
-    /// The factor, and the seconds that it took.
-    fn run(&self, matrix: TiledMatrix) -> (TiledMatrix, f64) {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).matrix = Some(matrix);
-        let request = self.runtime.submit(&self.prepared, &Submission::default()).expect("the values fit");
-        request.wait().result.unwrap_or_else(|error| panic!("{error}"));
-        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        (work.matrix.take().expect("a run that succeeds leaves its factor"), work.seconds)
+    for peer in peers {
+        let bar = if peer.name.starts_with("OpenBLAS") { T::BARS[1] } else { 1.0 };
+        bars.push((is_barred || threads > 1).then_some(bar));
+        let (name, question) = (peer.name.clone(), question.clone());
+        sides.push(Side::new(name, move || peer.seconds(&question)));
     }
-}
-
-/// The library's own factorisation of the whole matrix, and its seconds.
-fn whole(n: usize, threads: usize) -> (Mat<f64>, f64) {
-    let of = entry(n);
-    let mut matrix = Mat::from_fn(n, n, |row, column| of(row.max(column), row.min(column)));
-    let parallel = if threads == 1 { Par::Seq } else { Par::rayon(threads) };
-    let parameters = Spec::<LltParams, f64>::default();
-    let mut memory = MemBuffer::new(factor::cholesky_in_place_scratch::<f64>(n, parallel, parameters));
-    let stack = MemStack::new(&mut memory);
-    let of_pivots = LltRegularization::default();
-    let seconds = seconds_of(threads, || {
-        let factored = factor::cholesky_in_place(matrix.as_mut(), of_pivots, parallel, stack, parameters);
-        factored.unwrap_or_else(|error| panic!("{error:?}"));
-    });
-    (matrix, seconds)
-}
-
-/// The tasks in turn, without a graph.
-fn in_turn(n: usize, tile: usize) -> f64 {
-    let matrix = TiledMatrix::new(n, tile, entry(n));
-    let factorisation = Factorisation::new(&matrix, Faer);
-    thread_seconds(|| factorisation.run_all().unwrap_or_else(|error| panic!("{error}")))
-}
-
-fn check(n: usize, tiled: &TiledMatrix, whole: &Mat<f64>) {
-    let lower = tiled.lower();
-    let apart = |at: usize| (lower[at] - whole[(at % n, at / n)]).abs();
-    let below = (0..n * n).filter(|at| at % n >= at / n);
-    let difference = below.map(apart).fold(0.0, f64::max);
-    assert!(difference <= DIFFERENCE_MAX, "the factors are {difference} apart");
-    println!("checked     the two factors are at most {difference:.1e} apart");
+    run_rounds(rounds, &mut sides);
+    let gigaflop = (n as f64).powi(3) / 3.0 / 1e9;
+    for (side, bar) in sides.iter().zip(bars) {
+        let rate = Spread::of(side.seconds.iter().map(|seconds| gigaflop / seconds));
+        let share = rate.median / limit;
+        // Of the tasks in turn on one thread, several slots are so many times as fast.
+        let ratio = sides[1].faster_than(side).median;
+        let bar = if side.name == sides[1].name && is_barred { Some(T::BARS[2]) } else { bar };
+        let figure = if side.name == sides[1].name { share } else { ratio };
+        let verdict = bar.map_or("", |bar| if figure >= bar { "reached" } else { "MISSED" });
+        let bar = bar.map_or(String::new(), |bar| bar.to_string());
+        println!(
+            "{:<34} {rate} GFLOP/s, {share:.2} of the limit of {limit:.0}; the graph is {ratio:.2} times as fast {}",
+            side.name,
+            if bar.is_empty() { String::new() } else { format!("(bar {bar} {verdict})") }
+        );
+        rows.push(json!({
+            "n": n, "tile": tile, "precision": T::NAME, "threads": threads, "side": side.name,
+            "GFLOP/s": format!("{rate}"), "of the limit": format!("{share:.2}"),
+            "graph, times as fast": format!("{ratio:.2}"), "bar": bar, "verdict": verdict,
+        }));
+    }
 }
 
 fn main() {
-    let arguments = Arguments::read(&["n", "tile", "threads", "rounds"]);
-    let (n, tile) = (arguments.get("n", 4096_usize), arguments.get("tile", 256_usize));
-    let (threads, rounds) = (arguments.get("threads", 1_usize), arguments.get("rounds", 5));
+    let arguments = Arguments::read(&["n", "tile", "threads", "precision", "rounds", "peers", "results"]);
+    let (tile, threads) = (arguments.get("tile", 256_usize), arguments.get("threads", 1_usize));
+    let rounds = arguments.get("rounds", 5);
     println!("question    how fast is a Cholesky factorisation by tiles, as a graph of tasks inside a box?");
     print_machine();
     let flop_per_cycle = if std::arch::is_x86_feature_detected!("avx512f") { 32.0 } else { 16.0 };
     let limit = threads as f64 * gigahertz() * flop_per_cycle;
-    let graph = Graph::new(threads);
-    let matrix = || TiledMatrix::new(n, tile, entry(n));
-    println!(
-        "matrix      {n} rows, tiles of {tile}, {} tasks",
-        Factorisation::new(&matrix(), Faer).steps().count()
-    );
-    check(n, &graph.run(matrix()).0, &whole(n, threads).0);
-    let mut sides = vec![
-        Side::new(format!("graph, {threads} slots"), || graph.run(matrix()).1),
-        Side::new(format!("faer's llt, {threads} threads"), || whole(n, threads).1),
-        Side::new("tasks in turn, 1 thread", || in_turn(n, tile)),
-    ];
-    run_rounds(rounds, &mut sides);
-    let gigaflop = (n as f64).powi(3) / 3.0 / 1e9;
-    for side in &sides {
-        let rate = support::Spread::of(side.seconds.iter().map(|seconds| gigaflop / seconds));
-        println!("{:<28} {rate} GFLOP/s, {:.2} of the limit of {limit:.0}", side.name, rate.median / limit);
+    let wanted = arguments.text("peers").unwrap_or("openblas,mkl");
+    let mut peers: Vec<Peer> =
+        wanted.split(',').filter_map(|library| Peer::lapack(library, &threads.to_string())).collect();
+    let mut rows = Vec::new();
+    for n in arguments.text("n").unwrap_or("4096").split(',') {
+        let n = n.parse().unwrap_or_else(|_| panic!("n={n} is no number of rows"));
+        let case = Case { n, tile, threads, rounds };
+        for precision in arguments.text("precision").unwrap_or("f64,f32").split(',') {
+            println!("\nmatrix      {n} rows of {precision}, tiles of {tile}");
+            match precision {
+                "f64" => contest::<f64>(case, limit * f64::LANES, &mut peers, &mut rows),
+                "f32" => contest::<f32>(case, limit * f32::LANES, &mut peers, &mut rows),
+                other => panic!("precision={other}: give f64, f32 or both"),
+            }
+        }
     }
-    let (beside, alone) = (sides[0].faster_than(&sides[1]), sides[0].faster_than(&sides[2]));
-    println!("ratio       {beside:.2} times faer's own, {alone:.2} times the tasks in turn on one thread");
-    if threads == 1 {
-        verdict("graph on one slot, of faer's own", beside.median, 1.3, beside.median >= 1.3);
-        verdict("graph on one slot, of its tasks in turn", alone.median, 0.97, alone.median >= 0.97);
-    }
+    let Some(path) = arguments.text("results") else { return };
+    let head = json!({
+        "title": format!("Cholesky factorisation, {threads} threads"),
+        "question": format!(
+            "How fast is a Cholesky factorisation by tiles, as a graph of tasks inside a box, beside LAPACK? Factors are compared \
+             before they are timed; medians of {rounds} rounds in turns, and the middle half."
+        ),
+        "command": [format!("cargo bench --bench cholesky -- {}", record::call())],
+        "machine": [format!("{}, code path {}", processor(), CodePath::detect())],
+        "date": record::today(),
+        "limit": "two vector multiply-adds a cycle and core at the clock measured by this bench",
+        "rows": rows,
+    });
+    record::write(path, &head);
 }

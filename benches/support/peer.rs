@@ -11,6 +11,7 @@ const FAISS: &str = include_str!("../peers/faiss_vectors.py");
 const RAPIDFUZZ: &str = include_str!("../peers/rapidfuzz_edit.py");
 const BM3D: &str = include_str!("../peers/bm3d_denoise.py");
 const REGRESSION: &str = include_str!("../peers/gp_peers.py");
+const LAPACK: &str = include_str!("../peers/lapack.py");
 const TORCH: &str = include_str!("../peers/torch_vectors.py");
 
 /// A peer that waits for questions.
@@ -53,6 +54,16 @@ impl Peer {
     pub fn regression(package: &str, arguments: &[&str]) -> Option<Self> {
         let what = if package == "george" { ["george", "george"] } else { ["scikit-learn", "scikit-learn"] };
         Self::python(REGRESSION, what, arguments, "1")
+    }
+
+    /// Starts LAPACK on so many threads, of OpenBLAS or of MKL; if it is missing, prints what to install.
+    pub fn lapack(library: &str, threads: &str) -> Option<Self> {
+        let what = match library {
+            "openblas" => ["SciPy", "scipy"],
+            "mkl" => ["PyTorch with MKL", "torch"],
+            other => panic!("peers={other}: give openblas, mkl or both"),
+        };
+        Self::python(LAPACK, what, &[library, threads], threads)
     }
 
     /// Starts a script in Python, with the name of what it needs and the package that has it.
