@@ -2,7 +2,7 @@
 //!
 //! A [`TiledMatrix`] holds the lower half in square tiles. A [`Factorisation`] numbers its tasks, says which task follows which, and
 //! runs one; the caller runs them in any order that the dependences allow, on any threads. [`reference::factor`] is the plain f64
-//! algorithm. Invariants:
+//! algorithm; [`mod@device`] is for OpenCL. Invariants:
 //! - each tile is changed by one task after another, in the order of the columns that they subtract, so the factor has the same
 //!   bits in any order of the tasks;
 //! - a task takes the locks of its tiles without waiting: two tasks that want one tile at once, and one of them to write, break the
@@ -16,6 +16,7 @@ mod blocked;
 #[cfg(feature = "faer")]
 mod by_faer;
 pub mod reference;
+pub mod device;
 
 pub use self::blocked::Blocked;
 #[cfg(feature = "faer")]

@@ -24,6 +24,7 @@ mod parse;
 mod points;
 mod evaluate;
 mod slopes;
+mod device;
 pub mod reference;
 
 #[cfg(test)]

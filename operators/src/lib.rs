@@ -17,7 +17,7 @@ pub mod cholesky;
 mod regression;
 pub mod faults;
 
-pub use devices::{device_kernels, pass_block};
+pub use devices::{device_kernels, factor, pass_block};
 pub use images::list_files::list_images;
 pub use images::{beneath, decode, extract};
 pub use pictures::{decode_picture, denoise};

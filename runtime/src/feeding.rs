@@ -18,7 +18,8 @@
 //! Modules in reading order: `codes`, `plain`, `launch`, `driver` (the calls), `opencl` (makes them), `object`
 //! (releases), `error`, `fill_once`, `recent`, `binaries` (programs on disk), `options`, `program`, `memory` (buffers),
 //! `device`, `staging`, `pinned`, `gather`, `resident` (state between blocks), `end_point`, `share` (the choice of a
-//! device for a block), `survey`, `pool`, `residence` (parts of stores), `blocks`, `lazy` (devices of one owner),
+//! device for a block), `survey`, `pool`, `direct` (one
+//! thread that drives a device itself), `residence` (parts of stores), `blocks`, `lazy` (devices of one owner),
 //! `pick`, `self_check`, `faults`.
 
 mod codes;
@@ -44,6 +45,7 @@ mod share;
 mod survey;
 mod block;
 mod pool;
+mod direct;
 mod residence;
 mod blocks;
 mod lazy;
@@ -55,6 +57,7 @@ pub mod faults;
 pub use self::block::Block;
 pub use self::blocks::Blocks;
 pub use self::device::Device;
+pub use self::direct::Direct;
 pub use self::driver::{DeviceClass, DeviceInfo, DriverError, PlatformInfo};
 pub use self::end_point::{Back, Feed};
 pub use self::error::{DeviceError, NoDevices};
@@ -65,7 +68,7 @@ pub use self::options::Options;
 pub use self::pick::Picked;
 pub use self::pinned::memory_available;
 pub use self::plain::Plain;
-pub use self::pool::{DeviceStatistics, Devices};
+pub use self::pool::{DeviceStatistics, Devices, DirectStatistics};
 pub use self::program::{Argument, KernelSpec, ProgramSource};
 pub use self::residence::Residence;
 pub use self::resident::{Access, Resident};

@@ -1,7 +1,9 @@
 //! The device programs that several boxes launch: the arguments of their kernels, in the order of the text.
 
+mod factor;
 mod lists;
 
+pub use self::factor::{factor_program, fill_program};
 pub use self::lists::{lists_program, select_of_queries};
 
 use boxwork_kernels::gaussian_process::pass::device as pass;

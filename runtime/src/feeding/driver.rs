@@ -96,6 +96,8 @@ pub struct DeviceInfo {
     pub group_items_max: usize,
     /// Whether it has numbers of 64 bits.
     pub has_doubles: bool,
+    /// Whether its memory is the host's: nothing must be copied.
+    pub shares_memory: bool,
     /// The compute capability (major, minor) of an NVIDIA device.
     pub compute_capability: Option<(u32, u32)>,
 }
@@ -161,7 +163,14 @@ pub(crate) trait Driver: Send + Sync {
     /// Maps a staging buffer: its address in the host's memory, until it is unmapped.
     fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> DriverResult<*mut u8>;
     fn unmap(&self, queue: Handle, buffer: Handle, at: *mut u8) -> DriverResult<()>;
-    /// Copies host memory into a buffer.
+    /// A buffer over memory of the host, in which a device that shares the memory computes.
+    ///
+    /// # Safety
+    /// Until the buffer is released and the commands that use it have ended, the memory lives, and the host uses it only while the
+    /// buffer is mapped.
+    #[expect(unsafe_code, reason = "the device uses the host's memory later")]
+    unsafe fn buffer_over(&self, context: Handle, at: *mut u8, bytes: usize) -> DriverResult<Handle>;
+    /// Copies host memory into a buffer, from a place on.
     ///
     /// # Safety
     /// `from` may be read for `bytes` until the command has ended.
@@ -169,12 +178,12 @@ pub(crate) trait Driver: Send + Sync {
     unsafe fn write(
         &self,
         queue: Handle,
-        buffer: Handle,
+        to: (Handle, usize),
         from: *const u8,
         bytes: usize,
         after: &[Handle],
     ) -> DriverResult<Handle>;
-    /// Copies a buffer into host memory.
+    /// Copies a buffer into host memory, from a place on.
     ///
     /// # Safety
     /// `to` may be written for `bytes` until the command has ended, and is not read meanwhile.
@@ -182,7 +191,7 @@ pub(crate) trait Driver: Send + Sync {
     unsafe fn read(
         &self,
         queue: Handle,
-        buffer: Handle,
+        from: (Handle, usize),
         to: *mut u8,
         bytes: usize,
         after: &[Handle],
@@ -196,5 +205,7 @@ pub(crate) trait Driver: Send + Sync {
     fn status(&self, event: Handle) -> DriverResult<Option<i32>>;
     /// The times at which a command began and ended, in the device's nanoseconds.
     fn times(&self, event: Handle) -> DriverResult<(u64, u64)>;
+    /// The times at which a command was enqueued and submitted to the device, on the same clock.
+    fn sent(&self, event: Handle) -> DriverResult<(u64, u64)>;
     fn release(&self, kind: Kind, handle: Handle) -> DriverResult<()>;
 }

@@ -285,6 +285,13 @@ impl Driver for Faulty {
         self.made(Kind::Buffer, self.driver.buffer(context, bytes, buffer_use))
     }
 
+    #[expect(unsafe_code, reason = "handed on")]
+    unsafe fn buffer_over(&self, context: Handle, at: *mut u8, bytes: usize) -> DriverResult<Handle> {
+        self.call("clCreateBuffer")?;
+        // SAFETY: the caller's contract.
+        self.made(Kind::Buffer, unsafe { self.driver.buffer_over(context, at, bytes) })
+    }
+
     fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> DriverResult<*mut u8> {
         self.call("clEnqueueMapBuffer")?;
         self.driver.map(queue, buffer, bytes)
@@ -299,28 +306,28 @@ impl Driver for Faulty {
     unsafe fn write(
         &self,
         queue: Handle,
-        buffer: Handle,
+        to: (Handle, usize),
         from: *const u8,
         bytes: usize,
         after: &[Handle],
     ) -> DriverResult<Handle> {
         self.call("clEnqueueWriteBuffer")?;
         // SAFETY: the caller's contract.
-        self.enqueued(queue, unsafe { self.driver.write(queue, buffer, from, bytes, after) })
+        self.enqueued(queue, unsafe { self.driver.write(queue, to, from, bytes, after) })
     }
 
     #[expect(unsafe_code, reason = "handed on")]
     unsafe fn read(
         &self,
         queue: Handle,
-        buffer: Handle,
+        from: (Handle, usize),
         to: *mut u8,
         bytes: usize,
         after: &[Handle],
     ) -> DriverResult<Handle> {
         self.call("clEnqueueReadBuffer")?;
         // SAFETY: the caller's contract.
-        self.enqueued(queue, unsafe { self.driver.read(queue, buffer, to, bytes, after) })
+        self.enqueued(queue, unsafe { self.driver.read(queue, from, to, bytes, after) })
     }
 
     fn launch(&self, queue: Handle, kernel: Handle, grid: &Grid, after: &[Handle]) -> DriverResult<Handle> {
@@ -368,6 +375,11 @@ impl Driver for Faulty {
     fn times(&self, event: Handle) -> DriverResult<(u64, u64)> {
         self.call("clGetEventProfilingInfo")?;
         self.driver.times(event)
+    }
+
+    fn sent(&self, event: Handle) -> DriverResult<(u64, u64)> {
+        self.call("clGetEventProfilingInfo")?;
+        self.driver.sent(event)
     }
 
     fn release(&self, kind: Kind, handle: Handle) -> DriverResult<()> {

@@ -95,7 +95,8 @@ impl LazyDevices {
         let Some(devices) = self.opened() else { return Vec::new() };
         let names = devices.list().iter().map(|device| format!("{} ({})", device.idx(), device.info().name));
         let all = names.zip(devices.statistics());
-        all.filter(|(_, of_device)| of_device.blocks + of_device.failures > 0).collect()
+        all.filter(|(_, of_device)| of_device.blocks + of_device.failures + of_device.direct.launches > 0)
+            .collect()
     }
 }
 

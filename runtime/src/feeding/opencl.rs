@@ -142,6 +142,8 @@ impl Driver for OpenCl {
             group_items_max: count(devices::CL_DEVICE_MAX_WORK_GROUP_SIZE)? as usize,
             // Older drivers without them return an error.
             has_doubles: count(devices::CL_DEVICE_DOUBLE_FP_CONFIG).is_ok_and(|config| config != 0),
+            // Deprecated since OpenCL 2.0: drivers still answer, and one that does not gets copies.
+            shares_memory: count(devices::CL_DEVICE_HOST_UNIFIED_MEMORY).is_ok_and(|shares| shares != 0),
             // From an extension (cl_nv_device_attribute_query): other drivers return an error.
             compute_capability: count(devices::CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV)
                 .and_then(|major| {
@@ -257,6 +259,13 @@ impl Driver for OpenCl {
         named("clCreateBuffer", made).map(handle)
     }
 
+    unsafe fn buffer_over(&self, context: Handle, at: *mut u8, bytes: usize) -> DriverResult<Handle> {
+        let flags = memory::CL_MEM_READ_WRITE | memory::CL_MEM_USE_HOST_PTR;
+        // SAFETY: the context is live; the caller vouches for the memory.
+        let made = unsafe { memory::create_buffer(pointer(context).cast(), flags, bytes, at.cast()) };
+        named("clCreateBuffer", made).map(handle)
+    }
+
     fn map(&self, queue: Handle, buffer: Handle, bytes: usize) -> DriverResult<*mut u8> {
         let mut at: cl_mem = ptr::null_mut();
         let flags = memory::CL_MAP_READ | memory::CL_MAP_WRITE;
@@ -286,7 +295,7 @@ impl Driver for OpenCl {
     unsafe fn write(
         &self,
         queue: Handle,
-        buffer: Handle,
+        (buffer, at): (Handle, usize),
         from: *const u8,
         bytes: usize,
         after: &[Handle],
@@ -296,7 +305,7 @@ impl Driver for OpenCl {
         let enqueued = unsafe {
             let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
             let (count, first) = after.list();
-            queues::enqueue_write_buffer(queue, buffer, 0, 0, bytes, from.cast(), count, first)
+            queues::enqueue_write_buffer(queue, buffer, 0, at, bytes, from.cast(), count, first)
         };
         named("clEnqueueWriteBuffer", enqueued).map(handle)
     }
@@ -304,7 +313,7 @@ impl Driver for OpenCl {
     unsafe fn read(
         &self,
         queue: Handle,
-        buffer: Handle,
+        (buffer, at): (Handle, usize),
         to: *mut u8,
         bytes: usize,
         after: &[Handle],
@@ -314,7 +323,7 @@ impl Driver for OpenCl {
         let enqueued = unsafe {
             let (queue, buffer) = (pointer(queue).cast(), pointer(buffer).cast());
             let (count, first) = after.list();
-            queues::enqueue_read_buffer(queue, buffer, 0, 0, bytes, to.cast(), count, first)
+            queues::enqueue_read_buffer(queue, buffer, 0, at, bytes, to.cast(), count, first)
         };
         named("clEnqueueReadBuffer", enqueued).map(handle)
     }
@@ -385,6 +394,14 @@ impl Driver for OpenCl {
         Ok((ask(events::CL_PROFILING_COMMAND_START)?, ask(events::CL_PROFILING_COMMAND_END)?))
     }
 
+    fn sent(&self, event: Handle) -> DriverResult<(u64, u64)> {
+        let ask = |what| {
+            let found = events::get_event_profiling_data(pointer(event).cast(), what);
+            named("clGetEventProfilingInfo", found).map(|bytes| number(&bytes))
+        };
+        Ok((ask(events::CL_PROFILING_COMMAND_QUEUED)?, ask(events::CL_PROFILING_COMMAND_SUBMIT)?))
+    }
+
     fn release(&self, kind: Kind, handle: Handle) -> DriverResult<()> {
         let pointer = pointer(handle);
         // SAFETY: `Object` calls this once, after the last use.
@@ -409,85 +426,4 @@ extern "C" fn call_back(_: cl_event, status: cl_int, user_data: *mut c_void) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::faults::has_device;
-    use super::*;
-
-    const SOURCE: &str =
-        "__kernel __attribute__((reqd_work_group_size(8, 1, 1))) void number(__global uint *to) {
-        uint x = 0;
-        for (uint i = 0; i < 20000; ++i) { x = x * 3 + i + get_global_id(0); }
-        to[get_global_id(0)] = get_global_id(0) + (x == 7 ? 1 : 0);
-    }";
-
-    /// Compiles the program, and asks for its binaries.
-    fn compile() -> DriverResult<()> {
-        let driver = OpenCl;
-        let device = driver.devices(driver.platforms()?[0])?[0];
-        let context = driver.context(device)?;
-        let program = driver.program_of_source(context, SOURCE)?;
-        driver.build(program, device, "")?;
-        assert!(!driver.binary(program)?.is_empty());
-        driver.release(Kind::Program, program)?;
-        driver.release(Kind::Context, context)
-    }
-
-    /// Runs a kernel on grids of these numbers of groups of eight, each in a queue of its own.
-    fn run(groups: &[usize]) -> DriverResult<()> {
-        let driver = OpenCl;
-        let platform = driver.platforms()?[0];
-        let device = driver.devices(platform)?[0];
-        let context = driver.context(device)?;
-        let queue = driver.queue(context, device)?;
-        let program = driver.program_of_source(context, SOURCE)?;
-        driver.build(program, device, "")?;
-        let kernel = driver.kernel(program, "number")?;
-        for groups in groups {
-            let mut found = vec![0u32; groups * 8];
-            let bytes = size_of_val(found.as_slice());
-            let buffer = driver.buffer(context, bytes, Use::Device)?;
-            driver.set(kernel, 0, Set::Buffer(buffer))?;
-            let ran = driver.launch(queue, kernel, &Grid::of([*groups], [8]), &[])?;
-            // SAFETY: the numbers outlive the command, for which `finish` waits.
-            let read = unsafe { driver.read(queue, buffer, found.as_mut_ptr().cast(), bytes, &[ran])? };
-            driver.finish(queue)?;
-            assert!(found.iter().copied().eq(0..*groups as u32 * 8));
-            for (kind, handle) in [(Kind::Event, ran), (Kind::Event, read), (Kind::Buffer, buffer)] {
-                driver.release(kind, handle)?;
-            }
-        }
-        driver.release(Kind::Kernel, kernel)?;
-        driver.release(Kind::Program, program)?;
-        driver.release(Kind::Queue, queue)?;
-        driver.release(Kind::Context, context)
-    }
-
-    #[test]
-    fn one_kernel_runs_on_grids_of_many_sizes_at_once() {
-        if !has_device("one_kernel_runs_on_grids_of_many_sizes_at_once") {
-            return;
-        }
-        // Sizes grow: PoCL compiles a kernel again for a larger grid.
-        std::thread::scope(|scope| {
-            for thread in 1..=4 {
-                scope.spawn(move || {
-                    let groups: Vec<usize> = (0..40).map(|nth| nth * 4 + thread).collect();
-                    run(&groups).unwrap();
-                });
-            }
-        });
-    }
-
-    #[test]
-    fn binaries_are_asked_for_while_a_kernel_runs() {
-        if !has_device("binaries_are_asked_for_while_a_kernel_runs") {
-            return;
-        }
-        std::thread::scope(|scope| {
-            for thread in 1..=2 {
-                scope.spawn(move || run(&(0..60).map(|nth| nth * 8 + thread).collect::<Vec<_>>()).unwrap());
-                scope.spawn(|| (0..10).for_each(|_| compile().unwrap()));
-            }
-        });
-    }
-}
+mod tests;

@@ -72,6 +72,42 @@ pub struct DeviceStatistics {
     pub gather_ns: u64,
     /// Bytes that were gathered and sent.
     pub gathered_bytes: u64,
+    /// The commands of threads that drive the device themselves, as the factorisation of a matrix does.
+    pub direct: DirectStatistics,
+}
+
+/// The commands of [`Direct`](super::Direct).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DirectStatistics {
+    /// Kernels launched.
+    pub launches: u64,
+    /// Buffers mapped, so that the host may use them.
+    pub maps: u64,
+    /// Buffers unmapped.
+    pub unmaps: u64,
+    /// Time of the host in maps and unmaps, in nanoseconds.
+    pub map_ns: u64,
+    /// Bytes copied to the device and from it.
+    pub copied_bytes: u64,
+    /// Time from enqueuing a kernel to its submission to the device, of all together, in nanoseconds.
+    pub queued_ns: u64,
+    /// Time from submission to the start, in nanoseconds.
+    pub submitted_ns: u64,
+    /// Time of running, in nanoseconds.
+    pub running_ns: u64,
+}
+
+impl DirectStatistics {
+    pub(super) fn add(&mut self, more: &Self) {
+        self.launches += more.launches;
+        self.maps += more.maps;
+        self.unmaps += more.unmaps;
+        self.map_ns += more.map_ns;
+        self.copied_bytes += more.copied_bytes;
+        self.queued_ns += more.queued_ns;
+        self.submitted_ns += more.submitted_ns;
+        self.running_ns += more.running_ns;
+    }
 }
 
 struct State {
@@ -213,6 +249,37 @@ impl Devices {
     /// The warnings for the user: each device's first failure, and its last. Each is returned once.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.pool.shared.state.lock().warnings)
+    }
+
+    /// Counts what a thread has done that drives a device itself, and whether the device failed.
+    pub(super) fn count_direct(
+        &self,
+        device: usize,
+        done: &DirectStatistics,
+        kernels: &BTreeMap<&'static str, u64>,
+        failure: Option<&DeviceError>,
+    ) {
+        let device = &self.pool.devices[device];
+        {
+            let state = &mut *self.pool.shared.state.lock();
+            let of_device = &mut state.statistics[device.idx()];
+            of_device.direct.add(done);
+            of_device.kernel_ns += done.running_ns;
+            for (name, ns) in kernels {
+                *state.kernels[device.idx()].entry(name).or_default() += ns;
+            }
+        }
+        let Some(error) = failure else { return device.succeeded() };
+        self.pool.count_failure(device, error);
+        let is_hung = matches!(error, DeviceError::Hung { .. });
+        if if is_hung { device.retire() } else { device.failed() } {
+            self.pool.retire(device, if is_hung { "it does not answer" } else { "it has failed too often" });
+        }
+    }
+
+    /// The limit of a block's time.
+    pub(super) fn limit(&self) -> std::time::Duration {
+        self.options.limit
     }
 
     /// Queues a block. The first block starts the threads.

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::binaries;
-use super::driver::{ArgumentInfo, Driver, DriverResult, Handle, Kind, Space};
+use super::driver::{ArgumentInfo, Driver, DriverResult, Handle, Kind, Set, Space};
 use super::error::DeviceError;
+use super::launch::{Kind as Given, Value};
 use super::object::Object;
 
 /// A program in OpenCL C.
@@ -160,6 +161,38 @@ impl Program {
         let kernel = Object::own(self.object.driver(), Kind::Kernel, |driver| driver.kernel(program, name))?;
         Ok((kernel, spec))
     }
+}
+
+/// Gives a kernel its arguments: `values` are those other than buffers, `buffer` finds a buffer by its name.
+pub(super) fn set_arguments(
+    driver: &dyn Driver,
+    program: &'static str,
+    (kernel, spec): (Handle, &'static KernelSpec),
+    values: &[(&str, Value)],
+    mut buffer: impl FnMut(&str) -> Option<Handle>,
+) -> Result<(), DeviceError> {
+    debug_assert!(
+        values.iter().all(|(given, _)| spec.arguments.iter().any(|(name, _)| name == given)),
+        "a value is given for an argument that the kernel does not have"
+    );
+    for (idx, (name, argument)) in spec.arguments.iter().enumerate() {
+        let missing = || DeviceError::Arguments {
+            program,
+            kernel: spec.name,
+            reason: format!("nothing of its kind is given for `{name}`"),
+        };
+        let value = values.iter().find(|(given, _)| given == name).map(|(_, value)| &value.0);
+        let set = match (argument, value) {
+            (Argument::Buffer, None) => Set::Buffer(buffer(name).ok_or_else(missing)?),
+            (Argument::Value(bytes), Some(Given::Plain(value, len))) if bytes == len => {
+                Set::Value(&value[..*len])
+            }
+            (Argument::Local, Some(Given::Local(bytes))) => Set::Local(*bytes),
+            _ => return Err(missing()),
+        };
+        driver.set(kernel, idx as u32, set)?;
+    }
+    Ok(())
 }
 
 /// Compares a kernel's table with the compiler's description.

@@ -1,10 +1,11 @@
 //! The commands of a block after its transfers to the device: its kernels and reads.
 
-use super::super::driver::Set;
+use std::sync::Arc;
+
 use super::super::error::DeviceError;
-use super::super::launch::{Grid, Kind, Value};
+use super::super::launch::{Grid, Value};
 use super::super::plain::Plain;
-use super::super::program::{Argument, ProgramSource};
+use super::super::program::{ProgramSource, set_arguments};
 use super::Feed;
 
 impl Feed<'_> {
@@ -32,28 +33,13 @@ impl Feed<'_> {
             }
             (found.object.handle(), found.spec)
         };
-        debug_assert!(
-            values.iter().all(|(given, _)| spec.arguments.iter().any(|(name, _)| name == given)),
-            "a value is given for an argument that the kernel does not have"
-        );
         let mut ready = Vec::new();
-        for (idx, (name, argument)) in spec.arguments.iter().enumerate() {
-            let missing = || wrong(format!("nothing of its kind is given for `{name}`"));
-            let value = values.iter().find(|(given, _)| given == name).map(|(_, value)| &value.0);
-            let set = match (argument, value) {
-                (Argument::Buffer, None) => {
-                    let bound = self.end_point.bound(self.lane, name).ok_or_else(missing)?;
-                    ready.extend(bound.ready);
-                    Set::Buffer(bound.handle)
-                }
-                (Argument::Value(bytes), Some(Kind::Plain(value, len))) if bytes == len => {
-                    Set::Value(&value[..*len])
-                }
-                (Argument::Local, Some(Kind::Local(bytes))) => Set::Local(*bytes),
-                _ => return Err(missing()),
-            };
-            self.end_point.device.driver().set(object, idx as u32, set)?;
-        }
+        let driver = Arc::clone(self.end_point.device.driver());
+        set_arguments(&*driver, source.name, (object, spec), values, |name| {
+            let bound = self.end_point.bound(self.lane, name)?;
+            ready.extend(bound.ready);
+            Some(bound.handle)
+        })?;
         if grid.is_empty() {
             return Ok(());
         }
@@ -88,7 +74,7 @@ impl Feed<'_> {
         let event = self.enqueue(|driver, queue, after| {
             ready.extend_from_slice(after);
             // SAFETY: the region is the lane's, which is not reset before this command has ended.
-            unsafe { driver.read(queue, bound.handle, region.at, bytes, &ready) }
+            unsafe { driver.read(queue, (bound.handle, 0), region.at, bytes, &ready) }
         })?;
         let lane = self.lane();
         lane.events.push(event);

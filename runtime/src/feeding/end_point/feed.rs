@@ -376,7 +376,7 @@ impl Feed<'_> {
         self.enqueue(|driver, queue, after| {
             // SAFETY: the region is the lane's, or of pinned memory that the lane holds. The lane keeps either until this
             // command has ended, and no thread writes to them before.
-            unsafe { driver.write(queue, to, region.at, bytes, after) }
+            unsafe { driver.write(queue, (to, 0), region.at, bytes, after) }
         })
     }
 

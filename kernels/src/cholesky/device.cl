@@ -1,0 +1,533 @@
+// The Cholesky factor of a matrix in tiles, and solves with it: see device.rs.
+//
+// A tile has TILE rows and columns, by columns. The tiles of the lower half lie row by row of tiles: (0, 0), (1, 0), (1, 1), (2, 0), ...
+// So the tiles of a row that follow each other are one piece of memory, and a product over several columns of tiles is one loop over
+// slices of SLICE columns. Each work group computes one tile; its 256 items hold the tile in registers.
+
+#define ITEMS 256
+#define SIDE 16
+#define NUMBERS (TILE * TILE)
+#define BANDS (TILE / SIDE)
+
+#ifdef DOUBLES
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double number;
+typedef double2 several;
+#define VECTOR 2
+#else
+typedef float number;
+typedef float4 several;
+#define VECTOR 4
+#endif
+#ifdef WIDE_DOUBLES
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double wide;
+#else
+typedef float wide;
+#endif
+
+// Vectors of an item's rows, or columns.
+#define VECTORS (BANDS / VECTOR)
+// Matrix units read one number an item: four numbers between columns keep their banks apart.
+#ifdef UNITS
+#define STRIDE (TILE + 4)
+#else
+#define STRIDE TILE
+#endif
+// Vectors of a slice that an item copies.
+#define COPIED (SLICE * TILE / VECTOR / ITEMS)
+
+ulong tile_at(uint i, uint j) { return ((ulong)i * (i + 1) / 2 + j) * NUMBERS; }
+
+// The row and the column of a tile of the lower half, by its number.
+uint2 place_of(uint tile) {
+    uint i = (uint)((sqrt(8.0f * (float)tile + 1.0f) - 1.0f) * 0.5f);
+    while ((ulong)i * (i + 1) / 2 > tile) {
+        i--;
+    }
+    while ((ulong)(i + 1) * (i + 2) / 2 <= tile) {
+        i++;
+    }
+    return (uint2)(i, tile - (uint)((ulong)i * (i + 1) / 2));
+}
+
+#ifdef COVARIANCE
+// The covariance of two points: the parameters are as Expression::device_numbers gives them, and a list has a step of 1 from dimension to
+// dimension, one number for all a step of 0.
+wide squares(const wide *x, const __local wide *y, __constant wide *inverses, uint step) {
+    wide sum = 0;
+#pragma unroll
+    for (uint d = 0; d < DIMENSIONS; d++) {
+        const wide apart = (x[d] - y[d * TILE]) * inverses[d * step];
+        sum = fma(apart, apart, sum);
+    }
+    return sum;
+}
+
+wide inner(const wide *x, const __local wide *y) {
+    wide sum = 0;
+#pragma unroll
+    for (uint d = 0; d < DIMENSIONS; d++) {
+        sum = fma(x[d], y[d * TILE], sum);
+    }
+    return sum;
+}
+
+wide sines(const wide *x, const __local wide *y, __constant wide *periods, uint period_step, __constant wide *inverses,
+           uint step) {
+    wide sum = 0;
+#pragma unroll
+    for (uint d = 0; d < DIMENSIONS; d++) {
+        const wide sine = sinpi((x[d] - y[d * TILE]) / periods[d * period_step]) * inverses[d * step];
+        sum = fma(sine, sine, sum);
+    }
+    return sum;
+}
+
+#define SQUARES(at, step) squares(x, y, parameters + (at), step)
+#define RBF(at, step) exp((wide)-0.5 * SQUARES(at, step))
+#define MATERN12(at, step) exp(-sqrt(SQUARES(at, step)))
+#define MATERN32(at, step) matern32(sqrt((wide)3 * SQUARES(at, step)))
+#define MATERN52(at, step) matern52(sqrt((wide)5 * SQUARES(at, step)))
+#define RATIONAL(at, step, c) exp(-parameters[c] * log1p(SQUARES(at, step) / ((wide)2 * parameters[c])))
+#define PERIODIC(period, period_step, at, step)                                                                    \
+    exp((wide)-2 * sines(x, y, parameters + (period), period_step, parameters + (at), step))
+#define LINEAR inner(x, y)
+#define CONSTANT(at) parameters[at]
+#define WHITE(at) (is_same ? parameters[at] : (wide)0)
+
+wide matern32(wide a) { return ((wide)1 + a) * exp(-a); }
+wide matern52(wide a) { return ((wide)1 + a + a * a / (wide)3) * exp(-a); }
+
+// Fills the tiles with covariances, and the rows behind the last point with those of the identity. `points` has a column of `stride`
+// numbers for each dimension.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void fill(
+    __global number *tiles, __global const wide *points, uint stride, uint count, __constant wide *parameters, __constant wide *added) {
+    __local wide columns[DIMENSIONS * TILE];
+    const uint item = get_local_id(0), tile = get_group_id(0);
+    const uint2 place = place_of(tile);
+    for (uint at = item; at < DIMENSIONS * TILE; at += ITEMS) {
+        columns[at] = points[(ulong)(at / TILE) * stride + place.y * TILE + at % TILE];
+    }
+    const uint row = place.x * TILE + item % TILE;
+    wide x[DIMENSIONS];
+#pragma unroll
+    for (uint d = 0; d < DIMENSIONS; d++) {
+        x[d] = points[(ulong)d * stride + row];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global number *to = tiles + (ulong)tile * NUMBERS + item % TILE;
+    for (uint c = item / TILE; c < TILE; c += ITEMS / TILE) {
+        const uint column = place.y * TILE + c;
+        const bool is_same = row == column;
+        wide entry = is_same ? 1 : 0;
+        if (row < count && column < count) {
+            const __local wide *y = columns + c;
+            entry = (COVARIANCE) + (is_same ? added[0] : (wide)0);
+        }
+        to[c * TILE] = (number)entry;
+    }
+}
+#else
+
+// Factors a diagonal tile in registers: item (x, y) of SIDE x SIDE holds the rows x + SIDE a and the columns y + SIDE b. A column passes
+// by in local memory, in two places in turn, so that one barrier a column suffices. The first column without a positive pivot goes to
+// `failed`, if no earlier one did.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void factor(__global number *tiles, uint k, __global uint *failed) {
+    __local number shelf[2][TILE];
+    const uint item = get_local_id(0), x = item % SIDE, y = item / SIDE;
+    __global number *tile = tiles + tile_at(k, k);
+    number held[BANDS][BANDS];
+#pragma unroll
+    for (uint b = 0; b < BANDS; b++) {
+#pragma unroll
+        for (uint a = b; a < BANDS; a++) {
+            held[a][b] = tile[(b * SIDE + y) * TILE + a * SIDE + x];
+        }
+    }
+    uint first = TILE;
+#pragma unroll
+    for (uint band = 0; band < BANDS; band++) {
+        for (uint c = 0; c < SIDE; c++) {
+            const uint column = band * SIDE + c;
+            __local number *passing = shelf[c % 2];
+            if (y == c) {
+#pragma unroll
+                for (uint a = band; a < BANDS; a++) {
+                    passing[a * SIDE + x] = held[a][band];
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            number pivot = passing[column];
+            if (!(pivot > 0 && pivot < INFINITY)) {
+                first = min(first, column);
+                pivot = 1;
+            }
+            const number root = sqrt(pivot), inverse = 1 / root;
+            number of_rows[BANDS];
+#pragma unroll
+            for (uint a = band; a < BANDS; a++) {
+                of_rows[a] = passing[a * SIDE + x] * inverse;
+            }
+#pragma unroll
+            for (uint b = band; b < BANDS; b++) {
+                if (b > band || y > c) {
+                    const number of_column = passing[b * SIDE + y] * inverse;
+#pragma unroll
+                    for (uint a = b; a < BANDS; a++) {
+                        held[a][b] = fma(-of_rows[a], of_column, held[a][b]);
+                    }
+                }
+            }
+            if (y == c) {
+#pragma unroll
+                for (uint a = band; a < BANDS; a++) {
+                    held[a][band] = a == band && x == c ? root : of_rows[a];
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (uint b = 0; b < BANDS; b++) {
+#pragma unroll
+        for (uint a = b; a < BANDS; a++) {
+            if (a > b || x >= y) {
+                tile[(b * SIDE + y) * TILE + a * SIDE + x] = held[a][b];
+            }
+        }
+    }
+    if (item == 0 && first < TILE && *failed == UINT_MAX) {
+        *failed = k * TILE + first;
+    }
+}
+
+// The inverse of the factor of a diagonal tile, with zeros above its diagonal, by the same division of a tile: rows pass by.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void invert(
+    __global const number *tiles, uint k, __global number *inverses) {
+    __local number shelf[2][TILE];
+    const uint item = get_local_id(0), x = item % SIDE, y = item / SIDE;
+    __global const number *tile = tiles + tile_at(k, k);
+    number held[BANDS][BANDS];
+#pragma unroll
+    for (uint a = 0; a < BANDS; a++) {
+#pragma unroll
+        for (uint b = 0; b <= a; b++) {
+            held[a][b] = a == b && x == y ? 1 : 0;
+        }
+    }
+#pragma unroll
+    for (uint band = 0; band < BANDS; band++) {
+        for (uint r = 0; r < SIDE; r++) {
+            const uint row = band * SIDE + r;
+            __local number *passing = shelf[r % 2];
+            __global const number *column = tile + row * TILE;
+            const number inverse = 1 / column[row];
+            number of_rows[BANDS];
+#pragma unroll
+            for (uint a = band; a < BANDS; a++) {
+                of_rows[a] = column[a * SIDE + x];
+            }
+            if (x == r) {
+#pragma unroll
+                for (uint b = 0; b <= band; b++) {
+                    held[band][b] *= inverse;
+                    passing[b * SIDE + y] = held[band][b];
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+            for (uint b = 0; b <= band; b++) {
+                const number of_column = passing[b * SIDE + y];
+#pragma unroll
+                for (uint a = band; a < BANDS; a++) {
+                    if (a > band || x > r) {
+                        held[a][b] = fma(-of_rows[a], of_column, held[a][b]);
+                    }
+                }
+            }
+        }
+    }
+    __global number *to = inverses + (ulong)k * NUMBERS;
+#pragma unroll
+    for (uint b = 0; b < BANDS; b++) {
+#pragma unroll
+        for (uint a = 0; a < BANDS; a++) {
+            to[(b * SIDE + y) * TILE + a * SIDE + x] = a >= b ? held[a][b] : 0;
+        }
+    }
+}
+
+#ifdef UNITS
+// NVIDIA's matrix units: a warp computes 64 rows and 32 columns, in squares of 8 (Parallel Thread Execution ISA, mma.m8n8k4). A lane holds
+// row lane / 4 and columns 2 (lane % 4), + 1 of each square.
+#define HELD number held[8][4][2]
+#define FOR_HELD(work)                                                                       \
+    _Pragma("unroll") for (uint a = 0; a < 8; a++) {                                         \
+        _Pragma("unroll") for (uint b = 0; b < 4; b++) {                                     \
+            _Pragma("unroll") for (uint i = 0; i < 2; i++) {                                 \
+                const uint row = item / 32 % 2 * 64 + a * 8 + item % 32 / 4;                 \
+                const uint column = item / 64 * 32 + b * 8 + item % 4 * 2 + i;               \
+                work(held[a][b][i], row, column)                                             \
+            }                                                                                \
+        }                                                                                    \
+    }
+#define ONE(at, row, column) at = 0;
+#define CLEAR FOR_HELD(ONE)
+#if UNITS == 2
+// Two squares and eight terms at once, from compute capability 9.0 on.
+#define MULTIPLY                                                                                                      \
+    _Pragma("unroll") for (uint s = 0; s < SLICE; s += 8) {                                                           \
+        number l[8][2], r[4][2];                                                                                      \
+        _Pragma("unroll") for (uint h = 0; h < 2; h++) {                                                              \
+            const uint at = (s + h * 4 + item % 4) * STRIDE + item % 32 / 4;                                          \
+            _Pragma("unroll") for (uint a = 0; a < 8; a++) l[a][h] = near_left[at + item / 32 % 2 * 64 + a * 8];      \
+            _Pragma("unroll") for (uint b = 0; b < 4; b++) r[b][h] = near_right[at + item / 64 * 32 + b * 8];         \
+        }                                                                                                             \
+        _Pragma("unroll") for (uint a = 0; a < 8; a += 2) {                                                           \
+            _Pragma("unroll") for (uint b = 0; b < 4; b++) {                                                          \
+                __asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
+                      "{%0, %1, %2, %3};"                                                                             \
+                      : "+d"(held[a][b][0]), "+d"(held[a][b][1]), "+d"(held[a + 1][b][0]), "+d"(held[a + 1][b][1])    \
+                      : "d"(l[a][0]), "d"(l[a + 1][0]), "d"(l[a][1]), "d"(l[a + 1][1]), "d"(r[b][0]), "d"(r[b][1]));  \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+#else
+#define MULTIPLY                                                                                                  \
+    _Pragma("unroll") for (uint s = 0; s < SLICE; s += 4) {                                                       \
+        number l[8], r[4];                                                                                        \
+        const uint at = (s + item % 4) * STRIDE + item % 32 / 4;                                                  \
+        _Pragma("unroll") for (uint a = 0; a < 8; a++) l[a] = near_left[at + item / 32 % 2 * 64 + a * 8];         \
+        _Pragma("unroll") for (uint b = 0; b < 4; b++) r[b] = near_right[at + item / 64 * 32 + b * 8];            \
+        _Pragma("unroll") for (uint a = 0; a < 8; a++) {                                                          \
+            _Pragma("unroll") for (uint b = 0; b < 4; b++) {                                                      \
+                __asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"           \
+                      : "+d"(held[a][b][0]), "+d"(held[a][b][1])                                                  \
+                      : "d"(l[a]), "d"(r[b]));                                                                    \
+            }                                                                                                     \
+        }                                                                                                         \
+    }
+#endif
+#else
+// An item holds VECTORS vectors of rows in VECTORS * VECTOR columns.
+#define HELD several held[VECTORS][BANDS]
+#define CLEAR                                                                   \
+    _Pragma("unroll") for (uint a = 0; a < VECTORS; a++) {                      \
+        _Pragma("unroll") for (uint b = 0; b < BANDS; b++) held[a][b] = 0;      \
+    }
+#define MULTIPLY                                                                                                       \
+    _Pragma("unroll") for (uint s = 0; s < SLICE; s++) {                                                               \
+        several l[VECTORS], r[VECTORS];                                                                                \
+        _Pragma("unroll") for (uint a = 0; a < VECTORS; a++) {                                                         \
+            l[a] = ((const __local several *)near_left)[s * (STRIDE / VECTOR) + a * SIDE + item % SIDE];               \
+            r[a] = ((const __local several *)near_right)[s * (STRIDE / VECTOR) + a * SIDE + item / SIDE];              \
+        }                                                                                                              \
+        _Pragma("unroll") for (uint a = 0; a < VECTORS; a++) {                                                         \
+            _Pragma("unroll") for (uint b = 0; b < VECTORS; b++) {                                                     \
+                ADD_PRODUCTS(l[a], r[b], held[a], b * VECTOR)                                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#ifdef DOUBLES
+#define ADD_PRODUCTS(l, r, to, b)               \
+    to[b] = fma(l, (several)(r.x), to[b]);      \
+    to[b + 1] = fma(l, (several)(r.y), to[b + 1]);
+#else
+#define ADD_PRODUCTS(l, r, to, b)                      \
+    to[b] = fma(l, (several)(r.x), to[b]);             \
+    to[b + 1] = fma(l, (several)(r.y), to[b + 1]);     \
+    to[b + 2] = fma(l, (several)(r.z), to[b + 2]);     \
+    to[b + 3] = fma(l, (several)(r.w), to[b + 3]);
+#endif
+// Vectors of a column of the tile, each with its place in the tile.
+#define FOR_VECTORS(work)                                                                        \
+    _Pragma("unroll") for (uint b = 0; b < BANDS; b++) {                                         \
+        _Pragma("unroll") for (uint a = 0; a < VECTORS; a++) {                                   \
+            const uint column = (b / VECTOR * SIDE + item / SIDE) * VECTOR + b % VECTOR;         \
+            work(held[a][b], column * (TILE / VECTOR) + a * SIDE + item % SIDE)                  \
+        }                                                                                        \
+    }
+#endif
+
+// held += left right^T over slices of columns, which lie in turn in two places of local memory: while one is multiplied, the next is on
+// its way to registers.
+#define READ(slice)                                                                                    \
+    _Pragma("unroll") for (uint c = 0; c < COPIED; c++) {                                              \
+        const ulong at = (ulong)(slice) * (SLICE * TILE / VECTOR) + c * ITEMS + item;                  \
+        next_left[c] = ((__global const several *)left)[at];                                           \
+        next_right[c] = ((__global const several *)right)[at];                                         \
+    }
+#define PUT(to, from)                                                                                       \
+    _Pragma("unroll") for (uint c = 0; c < COPIED; c++) {                                                   \
+        const uint i = c * ITEMS + item;                                                                    \
+        ((__local several *)(to))[i / (TILE / VECTOR) * (STRIDE / VECTOR) + i % (TILE / VECTOR)] = from[c]; \
+    }
+#define SUM_UP(slices)                                                          \
+    several next_left[COPIED], next_right[COPIED];                              \
+    READ(0)                                                                     \
+    for (uint slice = 0; slice < (slices); slice++) {                           \
+        __local number *near_left = shelf + slice % 2 * (2 * SLICE * STRIDE);   \
+        __local number *near_right = near_left + SLICE * STRIDE;                \
+        PUT(near_left, next_left)                                               \
+        PUT(near_right, next_right)                                             \
+        barrier(CLK_LOCAL_MEM_FENCE);                                           \
+        if (slice + 1 < (slices)) {                                             \
+            READ(slice + 1)                                                     \
+        }                                                                       \
+        MULTIPLY                                                                \
+    }
+
+// Subtracts from tiles (i, j) the products of tiles (i, k) with the transposes of tiles (j, k), `first` <= k < `end`. With `is_column` the
+// groups are the tiles of column `from`, from its diagonal down; else all tiles of the lower half behind column `from`, itself too.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void update(
+    __global number *tiles, uint from, uint first, uint end, uint is_column) {
+    __local number shelf[4 * SLICE * STRIDE] __attribute__((aligned(16)));
+    const uint item = get_local_id(0), group = get_group_id(0);
+    const uint2 place = is_column ? (uint2)(group, 0) : place_of(group);
+    const uint i = from + place.x, j = from + place.y;
+    __global const number *left = tiles + tile_at(i, first), *right = tiles + tile_at(j, first);
+    HELD;
+    CLEAR
+    SUM_UP((end - first) * (TILE / SLICE))
+    __global number *to = tiles + tile_at(i, j);
+#ifdef UNITS
+#define SUBTRACT(sum, row, column) to[(column) * TILE + (row)] -= sum;
+    FOR_HELD(SUBTRACT)
+#else
+#define SUBTRACT(sum, at) ((__global several *)to)[at] -= sum;
+    FOR_VECTORS(SUBTRACT)
+#endif
+}
+
+// Replaces the tiles of column k below its diagonal by their products with the transpose of the inverse of the factor there.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void solve(
+    __global number *tiles, uint k, __global const number *inverses) {
+    __local number shelf[4 * SLICE * STRIDE] __attribute__((aligned(16)));
+    const uint item = get_local_id(0);
+    __global number *to = tiles + tile_at(k + 1 + get_group_id(0), k);
+    __global const number *left = to, *right = inverses + (ulong)k * NUMBERS;
+    HELD;
+    CLEAR
+    SUM_UP(TILE / SLICE)
+    // All items have read all of the tile.
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+#ifdef UNITS
+#define REPLACE(sum, row, column) to[(column) * TILE + (row)] = sum;
+    FOR_HELD(REPLACE)
+#else
+#define REPLACE(sum, at) ((__global several *)to)[at] = sum;
+    FOR_VECTORS(REPLACE)
+#endif
+}
+
+// One step of L x = b: x_j from b_j by the inverse of the factor's diagonal tile, which each group computes anew, and b_i -= A_ij x_j for the
+// row i of a group. The first group writes x_j. Numbers of vectors are wide.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void forward(
+    __global const number *tiles, __global const number *inverses, uint j, __global wide *b, __global wide *solved) {
+    __local wide own[TILE], x[TILE], halves[TILE];
+    const uint item = get_local_id(0), row = item % TILE, half_of = item / TILE, group = get_group_id(0);
+    if (item < TILE) {
+        own[item] = b[j * TILE + item];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global const number *inverse = inverses + (ulong)j * NUMBERS;
+    wide sum = 0;
+    for (uint c = half_of * (TILE / 2); c < (half_of + 1) * (TILE / 2); c++) {
+        sum = fma((wide)inverse[c * TILE + row], own[c], sum);
+    }
+    if (half_of == 1) {
+        halves[row] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (half_of == 0) {
+        x[row] = sum + halves[row];
+        if (group == 0) {
+            solved[j * TILE + row] = x[row];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (group > 0) {
+        __global const number *tile = tiles + tile_at(j + group, j);
+        sum = 0;
+        for (uint c = half_of * (TILE / 2); c < (half_of + 1) * (TILE / 2); c++) {
+            sum = fma((wide)tile[c * TILE + row], x[c], sum);
+        }
+        if (half_of == 1) {
+            halves[row] = sum;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (group > 0 && half_of == 0) {
+        b[(j + group) * TILE + row] -= sum + halves[row];
+    }
+}
+
+// One step of L^T x = b, from the last tile on, where b is what `forward` has solved: x_j from b_j by the transpose of the inverse, and
+// b_i -= A_ji^T x_j for i < j. Sixteen items sum
+// up a column.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void backward(
+    __global const number *tiles, __global const number *inverses, uint j, __global wide *solved, __global wide *weights) {
+    __local wide own[TILE], x[TILE], parts[ITEMS];
+    const uint item = get_local_id(0), lane = item % SIDE, part = item / SIDE, group = get_group_id(0);
+    if (item < TILE) {
+        own[item] = solved[j * TILE + item];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global const number *from = inverses + (ulong)j * NUMBERS;
+    for (uint round = 0; round < 2; round++) {
+        // First x_j; then, in the groups of other rows, what it takes from b_i.
+        for (uint band = 0; band < BANDS; band++) {
+            const uint column = band * SIDE + part;
+            wide sum = 0;
+            for (uint a = 0; a < BANDS; a++) {
+                const uint row = a * SIDE + lane;
+                sum = fma((wide)from[column * TILE + row], round == 0 ? own[row] : x[row], sum);
+            }
+            parts[item] = sum;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (item < SIDE) {
+                wide all = 0;
+                for (uint l = 0; l < SIDE; l++) {
+                    all += parts[item * SIDE + l];
+                }
+                const uint at = band * SIDE + item;
+                if (round == 0) {
+                    x[at] = all;
+                    if (group == 0) {
+                        weights[j * TILE + at] = all;
+                    }
+                } else if (group > 0) {
+                    solved[(group - 1) * TILE + at] -= all;
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        from = group > 0 ? tiles + tile_at(j, group - 1) : from;
+    }
+}
+
+// Twice the sum of the logarithms of the diagonal is the logarithm of the determinant: the diagonal goes to a vector.
+__kernel void diagonal(__global const number *tiles, uint count, __global wide *pivots) {
+    const uint row = get_global_id(0);
+    if (row < count) {
+        pivots[row] = tiles[tile_at(row / TILE, row / TILE) + row % TILE * (TILE + 1)];
+    }
+}
+
+// C = A B^T for the rates of products alone: A and B have `depth` columns of tiles in each row of tiles, C all its rows and columns.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void product(
+    __global const number *a, __global const number *b, __global number *c, uint depth) {
+    __local number shelf[4 * SLICE * STRIDE] __attribute__((aligned(16)));
+    const uint item = get_local_id(0), i = get_group_id(0), j = get_group_id(1);
+    __global const number *left = a + (ulong)i * depth * NUMBERS, *right = b + (ulong)j * depth * NUMBERS;
+    HELD;
+    CLEAR
+    SUM_UP(depth * (TILE / SLICE))
+    __global number *to = c + ((ulong)j * get_num_groups(0) + i) * NUMBERS;
+#ifdef UNITS
+    FOR_HELD(REPLACE)
+#else
+    FOR_VECTORS(REPLACE)
+#endif
+}
+#endif

@@ -1,0 +1,202 @@
+//! Factors of a device, compared with the reference.
+
+use boxwork_kernels::chance::Random;
+use boxwork_kernels::cholesky::reference;
+use boxwork_kernels::covariance::{Expression, Points, Scratch};
+use boxwork_runtime::feeding::Options;
+use boxwork_runtime::feeding::faults::has_device;
+
+use super::*;
+
+fn points(n: usize, dimensions: usize, seed: u64) -> Points {
+    let mut random = Random::mixed(seed);
+    let numbers: Vec<f64> = (0..n * dimensions).map(|_| 4.0 * random.unit()).collect();
+    Points::of_rows(dimensions, &numbers)
+}
+
+/// The covariances by columns, n * n.
+fn covariances(expression: &Expression, points: &Points, added: f64) -> Vec<f64> {
+    let (n, mut scratch) = (points.len(), Scratch::default());
+    let mut matrix = vec![0.0; n * n];
+    for (column, out) in matrix.chunks_exact_mut(n).enumerate() {
+        expression.column((points, 0..n), &points.point(column), Some(column), &mut scratch, out);
+        out[column] += added;
+    }
+    matrix
+}
+
+/// Numbers of packed tiles, by columns, with zeros above the diagonal.
+fn dense<T: Number>(n: usize, packed: &[T]) -> Vec<f64> {
+    let mut dense = vec![0.0; n * n];
+    for column in 0..n {
+        for row in column..n {
+            let (i, j) = (row / TILE, column / TILE);
+            let at = tiles(i) + j;
+            dense[column * n + row] = packed[(at * TILE + column % TILE) * TILE + row % TILE].wide();
+        }
+    }
+    dense
+}
+
+/// The largest difference of L L^T from a matrix, in its lower half.
+fn apart(n: usize, l: &[f64], matrix: &[f64]) -> f64 {
+    let mut most = 0f64;
+    for column in 0..n {
+        for row in column..n {
+            let sum: f64 = (0..=column).map(|p| l[p * n + row] * l[p * n + column]).sum();
+            let difference = (sum - matrix[column * n + row]).abs();
+            most = if difference.is_nan() { f64::INFINITY } else { most.max(difference) };
+        }
+    }
+    most
+}
+
+fn devices() -> Arc<Devices> {
+    Devices::open(Options::default()).expect("there is a device")
+}
+
+fn check<T: DeviceNumber>(n: usize, block: usize, is_lent: bool) {
+    let expression: Expression = "2 * rbf(l=[1, 2]) + white(0.1)".parse().unwrap();
+    let points = points(n, 2, n as u64);
+    let expected = covariances(&expression, &points, 0.5);
+    let devices = devices();
+    let choices = Choices { block: Some(block), units: None };
+    let mut matrix = DeviceMatrix::<T>::open(&devices, 0, n, choices).unwrap();
+    let len = tiles(n.div_ceil(TILE)) * TILE * TILE;
+    let (memory, first) = aligned(n);
+    if is_lent {
+        matrix.lend(memory, first).unwrap()
+    } else {
+        matrix.allocate().unwrap()
+    }
+    matrix.fill(&expression, &points, 0.5).unwrap();
+    matrix.factor(&|| false).unwrap();
+    let b: Vec<f64> = (0..n).map(|at| (at as f64).sin()).collect();
+    let (x, pivots) = (matrix.solve(&b).unwrap(), matrix.pivots().unwrap());
+    let packed = match is_lent {
+        true => matrix.take_back().unwrap().0[first..first + len].to_vec(),
+        false => {
+            let mut packed = vec![T::ZERO; len];
+            matrix.read(&mut packed).unwrap();
+            packed
+        }
+    };
+    let l = dense(n, &packed);
+    let bound = 2.0 * n as f64 * T::EPSILON * 2.6;
+    let found = apart(n, &l, &expected);
+    assert!(found <= bound, "{n} rows in blocks of {block}: {found:e}, not {bound:e}");
+    let of_reference = reference::factor(n, &expected).unwrap();
+    for row in 0..n {
+        assert!((pivots[row] - of_reference[row * n + row]).abs() <= bound * 10.0, "pivot {row}");
+        let sum: f64 = (0..n).map(|at| expected[at * n + row] * x[at]).sum();
+        let allowed = 40.0 * bound * x.iter().map(|x| x.abs()).sum::<f64>();
+        assert!((sum - b[row]).abs() <= allowed, "row {row}: {sum}, not {}", b[row]);
+    }
+}
+
+#[test]
+fn a_device_factors_a_matrix_of_any_size() {
+    if !has_device("a_device_factors_a_matrix_of_any_size") {
+        return;
+    }
+    for (n, block) in [(1, 1), (127, 2), (128, 2), (129, 1), (300, 2), (520, 2), (520, 3)] {
+        check::<f64>(n, block, n % 2 == 0);
+    }
+    for (n, block) in [(1, 1), (200, 2), (300, 1)] {
+        check::<f32>(n, block, n % 2 == 1);
+    }
+}
+
+#[test]
+fn a_device_has_every_covariance() {
+    if !has_device("a_device_has_every_covariance") {
+        return;
+    }
+    let texts = [
+        "rbf(l=[1, 2, 3]) + white(0.3)",
+        "3 * matern12(l=2)",
+        "matern32(l=2, v=4) * rbf()",
+        "matern52() + 2",
+        "rational_quadratic(l=2, c=3)",
+        "periodic(p=[2, 3, 4], l=[1, 2, 3]) + linear(v=0.5)",
+        "(rbf() + white(0.1)) * (2 + periodic(p=3, l=2))",
+    ];
+    let (devices, n) = (devices(), 140);
+    let points = points(n, 3, 7);
+    for text in texts {
+        let expression: Expression = text.parse().unwrap();
+        let expected = covariances(&expression, &points, 0.25);
+        let mut matrix = DeviceMatrix::<f64>::open(&devices, 0, n, Choices::default()).unwrap();
+        matrix.allocate().unwrap();
+        matrix.fill(&expression, &points, 0.25).unwrap();
+        let mut packed = vec![0.0; tiles(2) * TILE * TILE];
+        matrix.read(&mut packed).unwrap();
+        let found = dense(n, &packed);
+        let most = expected.iter().fold(0f64, |most, x| most.max(x.abs()));
+        for column in 0..n {
+            for row in column..n {
+                let (x, y) = (found[column * n + row], expected[column * n + row]);
+                assert!(
+                    (x - y).abs() <= 16.0 * f64::EPSILON * most,
+                    "{text}: ({row}, {column}) is {x}, not {y}"
+                );
+            }
+        }
+        // The rows behind the last are those of the identity.
+        assert_eq!(packed[(2 * TILE + 12) * TILE + 12], 1.0, "{text}");
+    }
+}
+
+#[test]
+fn a_pivot_that_fails_is_named() {
+    if !has_device("a_pivot_that_fails_is_named") {
+        return;
+    }
+    let (devices, n) = (devices(), 300);
+    for bad in [0, 5, 127, 128, 250, 299] {
+        let mut matrix = DeviceMatrix::<f64>::open(&devices, 0, n, Choices::default()).unwrap();
+        matrix.allocate().unwrap();
+        let mut packed = vec![0.0; tiles(3) * TILE * TILE];
+        for row in 0..3 * TILE {
+            let at = tiles(row / TILE) + row / TILE;
+            packed[(at * TILE + row % TILE) * TILE + row % TILE] = if row == bad { -1.0 } else { 4.0 };
+        }
+        matrix.write(&packed).unwrap();
+        assert_eq!(matrix.factor(&|| false), Err(Unfactored::NotPositiveDefinite { row: bad }));
+    }
+}
+
+#[test]
+fn memory_that_is_lent_is_not_copied() {
+    if !has_device("memory_that_is_lent_is_not_copied") {
+        return;
+    }
+    let (devices, n) = (devices(), 400usize);
+    let rows = n.div_ceil(TILE);
+    let (mut packed, first) = aligned::<f64>(n);
+    for row in 0..rows * TILE {
+        let at = tiles(row / TILE) + row / TILE;
+        packed[first + (at * TILE + row % TILE) * TILE + row % TILE] = 9.0;
+    }
+    let address = packed.as_ptr();
+    let mut matrix = DeviceMatrix::<f64>::open(&devices, 0, n, Choices::default()).unwrap();
+    matrix.lend(packed, first).unwrap();
+    matrix.factor(&|| false).unwrap();
+    let (packed, _) = matrix.take_back().unwrap();
+    assert_eq!((packed.as_ptr(), packed[first], packed[first + TILE + 1]), (address, 3.0, 3.0));
+    let done = matrix.direct().statistics();
+    // The mark of a failed pivot goes there and back; no tile does.
+    assert_eq!((done.copied_bytes, done.maps, done.unmaps), (8, 1, 1));
+    assert!(done.launches as usize <= 5 * rows, "{done:?}");
+}
+
+#[test]
+fn a_cancelled_factorisation_ends() {
+    if !has_device("a_cancelled_factorisation_ends") {
+        return;
+    }
+    let mut matrix = DeviceMatrix::<f32>::open(&devices(), 0, 200, Choices::default()).unwrap();
+    matrix.allocate().unwrap();
+    matrix.write(&vec![0.0; tiles(2) * TILE * TILE]).unwrap();
+    assert_eq!(matrix.factor(&|| true), Err(Unfactored::Cancelled));
+}
