@@ -57,6 +57,10 @@
 //! one, and the look-ups in tables as a share of what the device's local memory gives. Arguments: `rows=1000000 dimensions=128 queries=10000
 //! lists=4096 codes=product,fast parts=16 probes=32 refine=1,10 rounds=7 devices=2 sample=FILE timeline=1`.
 //!
+//! `what=dense`, `what=cholesky` and `what=gp`: products of matrices in f64 and f32, Cholesky factors, and fits of a Gaussian process from
+//! points on the host, beside PyTorch (cuBLAS, cuSOLVER) where it finds a GPU. Arguments: `n=8192,32768 precision=f64,f32 units=auto,0,1,2
+//! block=auto,1024 memory=map,copy rounds=3 peer=none`; `units`: 0 the device's usual arithmetic, 1 and 2 NVIDIA's matrix units for f64.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small sizes by
 //! default. Every line checks its answer first. The binary needs an OpenCL driver and no other file; `what=help` lists
 //! all this.
@@ -102,6 +106,9 @@ mod lists;
 #[path = "gpu/several.rs"]
 mod several;
 
+#[path = "gpu/dense.rs"]
+mod dense;
+
 use std::sync::Arc;
 
 use boxwork_runtime::Config;
@@ -122,7 +129,12 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 27] = [
+const OF_OTHERS: [&str; 32] = [
+    "n",
+    "precision",
+    "units",
+    "block",
+    "memory",
     "rows",
     "codes",
     "probes",
@@ -183,6 +195,11 @@ what=lists      searches through lists of product codes, beside slots; each kern
                 sample=FILE devices=2 timeline=1
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
+what=dense      products of matrices, beside PyTorch
+what=cholesky   Cholesky factors, and the fill of a matrix of covariances
+what=gp         fits of a Gaussian process from points on the host
+                n=8192,32768 precision=f64,f32 units=auto,0,1,2 block=auto,1024 memory=map,copy rounds=3 peer=none
+                needs 4 n^2 bytes on the device in f64 (dense: 24 n^2), and a few rows of tiles on the host
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures
                 device=NUMBER, of those that `boxwork devices` lists
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
@@ -224,6 +241,9 @@ fn main() {
         "graph" => clusters::run_graph(&arguments, &devices, device),
         "select" => select::run(&arguments, &devices, device),
         "lists" => lists::run(&arguments, &devices, device),
+        "dense" => dense::run_dense(&arguments, &devices, device),
+        "cholesky" => dense::run_cholesky(&arguments, &devices, device),
+        "gp" => dense::run_gp(&arguments, &devices, device),
         other => {
             eprintln!("what={other} is no question of this bench: what=help lists them");
             std::process::exit(2);

@@ -13,6 +13,7 @@ const BM3D: &str = include_str!("../peers/bm3d_denoise.py");
 const REGRESSION: &str = include_str!("../peers/gp_peers.py");
 const LAPACK: &str = include_str!("../peers/lapack.py");
 const TORCH: &str = include_str!("../peers/torch_vectors.py");
+const TORCH_DENSE: &str = include_str!("../peers/torch_dense.py");
 
 /// A peer that waits for questions.
 pub struct Peer {
@@ -38,6 +39,11 @@ impl Peer {
     /// Starts PyTorch with these arguments; if it or its GPU is missing, prints what to install.
     pub fn torch(arguments: &[&str]) -> Option<Self> {
         Self::python(TORCH, ["PyTorch with a GPU", "torch"], arguments, "1")
+    }
+
+    /// Starts PyTorch for products and factors of matrices; if it or its GPU is missing, prints what to install.
+    pub fn torch_dense(arguments: &[&str]) -> Option<Self> {
+        Self::python(TORCH_DENSE, ["PyTorch with a GPU", "torch"], arguments, "1")
     }
 
     /// Starts RapidFuzz with these arguments; if it is missing, prints what to install.

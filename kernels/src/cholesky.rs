@@ -10,6 +10,7 @@
 
 mod steps;
 mod number;
+mod packed;
 mod tiles;
 mod tile_kernels;
 mod blocked;
@@ -22,6 +23,7 @@ pub use self::blocked::Blocked;
 #[cfg(feature = "faer")]
 pub use self::by_faer::Faer;
 pub use self::number::Number;
+pub use self::packed::{Packed, Tile};
 pub use self::steps::{Step, Steps};
 pub use self::tile_kernels::{Plain, TileKernels};
 pub use self::tiles::TiledMatrix;

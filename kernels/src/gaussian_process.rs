@@ -29,12 +29,13 @@
 //! ([`Expression`](crate::covariance::Expression)). Its factor is the same [`Cholesky`], made by tiles for a batch and by rows for appended samples; [`optimise`]
 //! finds the parameters of the greatest likelihood.
 //!
-//! Modules in reading order: `covariance`, `cholesky`, `model`, `precision`, `triangle`, `fitting`, `refinement`, `regression`, `predict`, `optimise`, `select`, `pass` (a bound for every object of a large store), `l1`
+//! Modules in reading order: `covariance`, `cholesky`, `model`, `device`, `precision`, `triangle`, `fitting`, `refinement`, `regression`, `predict`, `optimise`, `select`, `pass` (a bound for every object of a large store), `l1`
 //! (columns over long vectors).
 
 mod covariance;
 mod cholesky;
 mod model;
+mod device;
 mod precision;
 mod triangle;
 mod fitting;
@@ -56,7 +57,8 @@ mod tests;
 
 pub use cholesky::{Cholesky, PIVOT_SQUARED_MIN};
 pub use covariance::{Covariance, Form, Needs, Unfit};
-pub use fitting::{Stopped, TILE, ThisThread, Threads};
+pub use device::{FactorDevice, Made, Outcome, Stopped, Wanted};
+pub use fitting::{TILE, ThisThread, Threads};
 pub use model::Model;
 pub use optimise::{Optimised, RESTARTS_MAX, likelihood, optimise};
 pub use precision::{Precision, Solved};

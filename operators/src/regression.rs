@@ -3,9 +3,10 @@
 //! `read_samples` reads points and targets, `gp_fit_samples` fits a model or `gp_append` extends one, `write_gp_model` writes it;
 //! `gp_predict` computes means and deviations, which `gp_score` compares with targets and `write_predictions` writes.
 //!
-//! Modules in reading order: `samples`, the rows on the edges; `on_slots`, the threads of a fit; then the operators.
+//! Modules in reading order: `samples`, the rows on the edges; `on_device` and `on_slots`, what computes a fit; then the operators.
 
 pub(crate) mod samples;
+mod on_device;
 mod on_slots;
 mod read_samples;
 mod gp_fit_samples;

@@ -285,10 +285,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void invert(
         }                                                                                                             \
         _Pragma("unroll") for (uint a = 0; a < 8; a += 2) {                                                           \
             _Pragma("unroll") for (uint b = 0; b < 4; b++) {                                                          \
-                __asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
-                      "{%0, %1, %2, %3};"                                                                             \
-                      : "+d"(held[a][b][0]), "+d"(held[a][b][1]), "+d"(held[a + 1][b][0]), "+d"(held[a + 1][b][1])    \
-                      : "d"(l[a][0]), "d"(l[a + 1][0]), "d"(l[a][1]), "d"(l[a + 1][1]), "d"(r[b][0]), "d"(r[b][1]));  \
+                number c0, c1, c2, c3;                                                                                \
+                __asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, " \
+                               "{%8, %9}, {%10, %11, %12, %13};"                                                      \
+                               : "=d"(c0), "=d"(c1), "=d"(c2), "=d"(c3)                                               \
+                               : "d"(l[a][0]), "d"(l[a + 1][0]), "d"(l[a][1]), "d"(l[a + 1][1]), "d"(r[b][0]),        \
+                                 "d"(r[b][1]), "d"(held[a][b][0]), "d"(held[a][b][1]), "d"(held[a + 1][b][0]),        \
+                                 "d"(held[a + 1][b][1]));                                                             \
+                held[a][b][0] = c0, held[a][b][1] = c1, held[a + 1][b][0] = c2, held[a + 1][b][1] = c3;               \
             }                                                                                                         \
         }                                                                                                             \
     }
@@ -301,9 +305,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void invert(
         _Pragma("unroll") for (uint b = 0; b < 4; b++) r[b] = near_right[at + item / 64 * 32 + b * 8];            \
         _Pragma("unroll") for (uint a = 0; a < 8; a++) {                                                          \
             _Pragma("unroll") for (uint b = 0; b < 4; b++) {                                                      \
-                __asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"           \
-                      : "+d"(held[a][b][0]), "+d"(held[a][b][1])                                                  \
-                      : "d"(l[a]), "d"(r[b]));                                                                    \
+                number c0, c1;                                                                                    \
+                __asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%4, %5};"  \
+                               : "=d"(c0), "=d"(c1)                                                               \
+                               : "d"(l[a]), "d"(r[b]), "d"(held[a][b][0]), "d"(held[a][b][1]));                   \
+                held[a][b][0] = c0, held[a][b][1] = c1;                                                           \
             }                                                                                                     \
         }                                                                                                         \
     }

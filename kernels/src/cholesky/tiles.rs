@@ -6,10 +6,8 @@
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::number::Number;
+use super::packed::{Packed, Tile};
 use super::steps::packed;
-
-/// One tile, by columns.
-type Tile<T> = Box<[T]>;
 
 /// A matrix of which the lower half is kept, in tiles.
 pub struct TiledMatrix<T = f64> {
@@ -17,6 +15,8 @@ pub struct TiledMatrix<T = f64> {
     size: usize,
     /// Tile (i, j), j <= i, is at i (i + 1) / 2 + j.
     tiles: Vec<RwLock<Tile<T>>>,
+    /// The memory of the tiles, if it is one piece. Never touched: the tiles are views of it.
+    _memory: Option<Packed<T>>,
 }
 
 impl<T: Number> TiledMatrix<T> {
@@ -33,11 +33,12 @@ impl<T: Number> TiledMatrix<T> {
             _ if row == column => T::ONE,
             _ => T::ZERO,
         };
-        let tile = |i: usize, j: usize| -> Tile<T> {
+        let tile = |i: usize, j: usize| -> Box<[T]> {
             (0..size * size).map(|at| padded(i * size + at % size, j * size + at / size)).collect()
         };
         let tiles = (0..rows).flat_map(|i| (0..=i).map(move |j| (i, j)));
-        Self { n, size, tiles: tiles.map(|(i, j)| RwLock::new(tile(i, j))).collect() }
+        let tiles = tiles.map(|(i, j)| RwLock::new(Tile::own(tile(i, j)))).collect();
+        Self { n, size, tiles, _memory: None }
     }
 
     /// A matrix of zeros, also in the last row of tiles: for a [`Factorisation`](super::Factorisation) that fills it.
@@ -46,8 +47,19 @@ impl<T: Number> TiledMatrix<T> {
     /// When the size of a tile is 0.
     pub fn zeros(n: usize, size: usize) -> Self {
         assert!(size > 0, "tiles of no rows hold no matrix");
-        let tile = || RwLock::new(vec![T::ZERO; size * size].into_boxed_slice());
-        Self { n, size, tiles: (0..packed(n.div_ceil(size))).map(|_| tile()).collect() }
+        let tile = || RwLock::new(Tile::own(vec![T::ZERO; size * size].into_boxed_slice()));
+        Self { n, size, tiles: (0..packed(n.div_ceil(size))).map(|_| tile()).collect(), _memory: None }
+    }
+
+    /// A matrix of n rows in tiles that lie in one piece of memory.
+    ///
+    /// # Panics
+    /// When the size of a tile is 0, or there are not all tiles.
+    pub fn of_packed(n: usize, size: usize, mut memory: Packed<T>) -> Self {
+        assert!(size > 0, "tiles of no rows hold no matrix");
+        let tiles: Vec<RwLock<Tile<T>>> = memory.views(size * size).into_iter().map(RwLock::new).collect();
+        assert_eq!(tiles.len(), packed(n.div_ceil(size)), "all tiles of {n} rows");
+        Self { n, size, tiles, _memory: Some(memory) }
     }
 
     /// The number of rows.
@@ -87,7 +99,7 @@ impl<T: Number> TiledMatrix<T> {
     ///
     /// # Panics
     /// While another thread changes it.
-    pub fn read(&self, i: usize, j: usize) -> RwLockReadGuard<'_, Box<[T]>> {
+    pub fn read(&self, i: usize, j: usize) -> RwLockReadGuard<'_, Tile<T>> {
         let tile = self.tiles[packed(i) + j].try_read();
         tile.unwrap_or_else(|_| {
             panic!("tile ({i}, {j}) is read while a task changes it, or after one that panicked")
@@ -98,7 +110,7 @@ impl<T: Number> TiledMatrix<T> {
     ///
     /// # Panics
     /// While another thread uses it.
-    pub fn write(&self, i: usize, j: usize) -> RwLockWriteGuard<'_, Box<[T]>> {
+    pub fn write(&self, i: usize, j: usize) -> RwLockWriteGuard<'_, Tile<T>> {
         let tile = self.tiles[packed(i) + j].try_write();
         tile.unwrap_or_else(|_| {
             panic!("tile ({i}, {j}) is changed while a task uses it, or after one that panicked")

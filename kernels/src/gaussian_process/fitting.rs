@@ -3,13 +3,13 @@
 //! Invariant: the numbers do not depend on the threads: tiles have the bits of their graph, and sums over tiles are taken in the
 //! order of the tiles.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
+use super::device::{FactorDevice, Outcome, Stopped, Wanted};
 use super::precision::Real;
 use super::triangle::{pivots, solve, solve_transposed};
-use crate::cholesky::{Factorisation, Tasks, TileKernels, TiledMatrix};
+use crate::cholesky::{Factorisation, Packed, Tasks, TileKernels, TiledMatrix};
 use crate::covariance::{Expression, Points, Scratch};
-use crate::interrupt::Interrupted;
 use crate::pieces::collect;
 
 /// Rows of a tile.
@@ -25,23 +25,10 @@ pub trait Threads {
 
     /// Calls the closure once for each number below the first argument, as [`Pieces`](crate::pieces::Pieces) do.
     fn pieces(&mut self, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool;
-}
 
-/// Why a factorisation has no result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// The pivot of this row is not a positive number.
-    NotPositiveDefinite {
-        /// The row, from 0.
-        row: usize,
-    },
-    /// The caller cancelled the work.
-    Interrupted,
-}
-
-impl From<Interrupted> for Stopped {
-    fn from(_: Interrupted) -> Self {
-        Self::Interrupted
+    /// A device that makes factors, if there is one.
+    fn device(&mut self) -> Option<&mut dyn FactorDevice> {
+        None
     }
 }
 
@@ -103,21 +90,69 @@ impl Prior<'_> {
         targets: &[f64],
         threads: &mut dyn Threads,
     ) -> Result<Likelihood<T>, Stopped> {
-        let factor = TiledMatrix::zeros(self.points.len(), TILE);
-        let fill = |i: usize, j: usize, tile: &mut [T]| {
-            T::filled(tile, |tile| self.expression.tile(self.points, TILE, (i, j), self.added, tile));
+        let (factor, weights) = match self.by_device::<T>(targets, threads) {
+            Some(made) => made.map(|made| (made.factor, Some(made.weights)))?,
+            None => (self.by_threads(threads)?, None),
         };
-        threads.factorise(&Factorisation::filled(&factor, T::Kernels::default(), &fill))?;
         let diagonal = self.expression.diagonals(self.points, true);
         let sound = |(pivot, own): (&f64, &f64)| is_pivot::<T>(pivot * pivot, own + self.added);
         if let Some(row) = pivots(&factor).iter().zip(&diagonal).position(|pair| !sound(pair)) {
             return Err(Stopped::NotPositiveDefinite { row });
         }
         let mut fit = Likelihood { factor, weights: Vec::new(), log_likelihood: 0.0 };
-        let mut weights = targets.to_vec();
-        fit.solve(&mut weights);
+        let weights = weights.unwrap_or_else(|| {
+            let mut weights = targets.to_vec();
+            fit.solve(&mut weights);
+            weights
+        });
         fit.reweigh(targets, weights);
         Ok(fit)
+    }
+
+    /// The factor by tasks.
+    fn by_threads<T: Real>(&self, threads: &mut dyn Threads) -> Result<TiledMatrix<T>, Stopped> {
+        let factor = TiledMatrix::zeros(self.points.len(), TILE);
+        let fill = |i: usize, j: usize, tile: &mut [T]| self.fill((i, j), tile);
+        threads.factorise(&Factorisation::filled(&factor, T::Kernels::default(), &fill))?;
+        Ok(factor)
+    }
+
+    fn fill<T: Real>(&self, place: (usize, usize), tile: &mut [T]) {
+        T::filled(tile, |tile| self.expression.tile(self.points, TILE, place, self.added, tile));
+    }
+
+    /// The factor by a device; nothing if there is none that takes the matrix, or it fails.
+    fn by_device<T: Real>(&self, targets: &[f64], threads: &mut dyn Threads) -> Outcome<T> {
+        let n = self.points.len();
+        let device = threads.device()?;
+        if n == 0 || !device.takes(n, size_of::<T>()) {
+            return None;
+        }
+        let is_filled = !device.can_fill(self.points.dimensions());
+        let mut tiles = Packed::<T>::zeros(n.div_ceil(TILE), TILE);
+        if is_filled && !self.fill_all(&mut tiles, threads) {
+            return Some(Err(Stopped::Interrupted));
+        }
+        let (expression, points) = (self.expression, self.points);
+        let wanted = Wanted { expression, points, added: self.added, targets, is_filled };
+        T::on_device(threads.device()?, &wanted, tiles)
+    }
+
+    /// Fills all tiles on threads, for a device that cannot.
+    fn fill_all<T: Real>(&self, tiles: &mut Packed<T>, threads: &mut dyn Threads) -> bool {
+        let rows = self.points.len().div_ceil(TILE);
+        let places = (0..rows).flat_map(|i| (0..=i).map(move |j| (i, j)));
+        let chunks = tiles.numbers_mut().chunks_exact_mut(TILE * TILE);
+        let all: Vec<_> = places.zip(chunks).map(Mutex::new).collect();
+        threads.pieces(all.len(), &|at| {
+            // Each number comes once, so nobody waits.
+            let (place, tile) = &mut *all[at].lock().unwrap_or_else(PoisonError::into_inner);
+            self.fill(*place, tile);
+            if place.0 == place.1 {
+                let filled = self.points.len().saturating_sub(place.0 * TILE).min(TILE);
+                (filled..TILE).for_each(|row| tile[row * TILE + row] = T::ONE);
+            }
+        })
     }
 
     /// The derivatives of the likelihood by the logarithms of all parameters:

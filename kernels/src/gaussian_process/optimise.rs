@@ -4,7 +4,8 @@
 //! take the L-BFGS direction (Nocedal and Wright 2006, algorithm 7.4), and a line search finds a step of the strong Wolfe conditions
 //! (their algorithms 3.5 and 3.6) up to the first bound.
 
-use super::fitting::{Likelihood, Prior, Stopped, Threads, condition};
+use super::device::Stopped;
+use super::fitting::{Likelihood, Prior, Threads, condition};
 use super::precision::{Precision, Real, error_of_single};
 use super::regression::{FitError, Jitter, Settings, refined, scaled, scaling, with_jitter};
 use crate::chance::Random;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::cholesky::{Blocked, Number, TileKernels, Usual};
+use super::device::{FactorDevice, Outcome, Wanted};
+use crate::cholesky::{Blocked, Number, Packed, TileKernels, Usual};
 
 /// The numbers in which samples are fitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +67,9 @@ pub(super) trait Real: Number {
 
     /// Fills a tile with numbers that are computed in f64.
     fn filled(tile: &mut [Self], fill: impl FnOnce(&mut [f64]));
+
+    /// A factor of these numbers by a device.
+    fn on_device(device: &mut dyn FactorDevice, wanted: &Wanted<'_>, tiles: Packed<Self>) -> Outcome<Self>;
 }
 
 impl Real for f64 {
@@ -74,6 +78,10 @@ impl Real for f64 {
 
     fn filled(tile: &mut [Self], fill: impl FnOnce(&mut [f64])) {
         fill(tile);
+    }
+
+    fn on_device(device: &mut dyn FactorDevice, wanted: &Wanted<'_>, tiles: Packed<Self>) -> Outcome<Self> {
+        device.doubles(wanted, tiles)
     }
 }
 
@@ -85,6 +93,10 @@ impl Real for f32 {
         let mut wide = vec![0.0; tile.len()];
         fill(&mut wide);
         tile.iter_mut().zip(wide).for_each(|(to, x)| *to = x as Self);
+    }
+
+    fn on_device(device: &mut dyn FactorDevice, wanted: &Wanted<'_>, tiles: Packed<Self>) -> Outcome<Self> {
+        device.singles(wanted, tiles)
     }
 }
 

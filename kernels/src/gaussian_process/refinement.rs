@@ -3,7 +3,8 @@
 //! No matrix of f64 is kept: covariances are computed again, tile by tile, for each product. Carson and Higham 2018 (SIAM J. Sci. Comput.
 //! 40) analyse the corrections, Golub and Van Loan (4th ed., algorithm 11.5.1) have the preconditioned gradients.
 
-use super::fitting::{Prior, Stopped, TILE, Threads, norm, over_tiles};
+use super::device::Stopped;
+use super::fitting::{Prior, TILE, Threads, norm, over_tiles};
 use super::precision::Solved;
 
 /// Corrections at most.

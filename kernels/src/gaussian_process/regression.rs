@@ -5,7 +5,8 @@
 //! samples are rows, of the same bits if the tiles are those of [`Plain`](crate::cholesky::Plain).
 
 use super::cholesky::Cholesky;
-use super::fitting::{Likelihood, Prior, Stopped, ThisThread, Threads, closest, condition, is_pivot};
+use super::device::Stopped;
+use super::fitting::{Likelihood, Prior, ThisThread, Threads, closest, condition, is_pivot};
 use super::precision::{Precision, Real, Solved, error_of_single};
 use super::refinement::refine;
 use crate::cholesky::TiledMatrix;

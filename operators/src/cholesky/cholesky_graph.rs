@@ -63,9 +63,7 @@ impl Operator for CholeskyGraph {
                 return Ok(Flow::Wait);
             }
             self.sent += 1;
-            if cx.push(FACTOR, envelope(i, j, std::mem::take(&mut *factor.write(i, j)).into_vec())?)?
-                == Pushed::Closed
-            {
+            if cx.push(FACTOR, envelope(i, j, factor.write(i, j).take())?)? == Pushed::Closed {
                 return Ok(Flow::Done);
             }
         }

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use boxwork_kernels::cholesky::Number;
 use boxwork_kernels::cholesky::device::{
-    DIMENSIONS_MAX, ITEMS, Launch, Numbers, TILE, Units, launches, tiles,
+    DIMENSIONS_MAX, ITEMS, Launch, Numbers, TILE, Units, launches, tiles as count,
 };
+use boxwork_kernels::cholesky::{Number, Packed};
 use boxwork_kernels::covariance::{Expression, Points};
 use boxwork_runtime::feeding::{
     DeviceClass, DeviceError, Devices, Direct, Grid, Plain, ProgramSource, Value,
@@ -42,8 +42,6 @@ impl DeviceNumber for f32 {
     const BLOCK: usize = 16;
 }
 
-/// Bytes of a page of memory.
-const PAGE_BYTES: usize = 4096;
 /// Columns of tiles of a block where cores compute, or a GPU that shares their memory.
 const BLOCK_SHARED: usize = 2;
 
@@ -88,13 +86,6 @@ pub struct DeviceMatrix<T> {
     of: std::marker::PhantomData<T>,
 }
 
-/// Zeros for a matrix of n rows, and the place from which on they begin a page: drivers that share memory copy nothing then.
-pub fn aligned<T: DeviceNumber>(n: usize) -> (Vec<T>, usize) {
-    let memory = vec![T::ZERO; tiles(n.div_ceil(TILE)) * TILE * TILE + PAGE_BYTES / size_of::<T>()];
-    let first = memory.as_ptr().align_offset(PAGE_BYTES);
-    (memory, first)
-}
-
 /// Whether a device can compute covariances of points of so many dimensions.
 pub fn can_fill(dimensions: usize) -> bool {
     (1..=DIMENSIONS_MAX).contains(&dimensions)
@@ -106,7 +97,7 @@ pub fn can_fill(dimensions: usize) -> bool {
 /// The reason, for a user.
 pub fn fits<T: DeviceNumber>(devices: &Devices, device: usize, n: usize) -> Result<(), String> {
     let (rows, info) = (n.div_ceil(TILE), devices.list()[device].info());
-    let bytes = (tiles(rows) * TILE * TILE * size_of::<T>()) as u64;
+    let bytes = (count(rows) * TILE * TILE * size_of::<T>()) as u64;
     if T::numbers(info.has_doubles).is_none() {
         return Err(format!("device {device} ({}) has no numbers of f64", info.name));
     }
@@ -147,7 +138,6 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         let block = choices.block.unwrap_or(if is_apart { T::BLOCK } else { BLOCK_SHARED }).max(1);
         let rows = n.div_ceil(TILE);
         direct.allocate::<T>("inverses", rows * TILE * TILE)?;
-        direct.allocate::<u32>("failed", 1)?;
         let program = factor_program(numbers, units);
         Ok(Self { direct, program, numbers, n, block, lent: None, of: std::marker::PhantomData })
     }
@@ -162,29 +152,31 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         self.n.div_ceil(TILE)
     }
 
-    /// The device computes in memory of the host: the packed tiles from a place of a vector on, which begins a page ([`aligned`]).
+    /// The device computes in memory of the host.
     ///
     /// # Errors
-    /// When the driver refuses the memory.
+    /// When the driver refuses the memory; the tiles are lost then.
     ///
     /// # Panics
-    /// When the vector is too short, or the place begins no page.
-    pub fn lend(&mut self, memory: Vec<T>, first: usize) -> Result<(), DeviceError> {
-        assert!((memory.as_ptr().addr() + first * size_of::<T>()).is_multiple_of(PAGE_BYTES), "a whole page");
+    /// When there are not all tiles.
+    pub fn lend(&mut self, tiles: Packed<T>) -> Result<(), DeviceError> {
+        let numbers = tiles.numbers().len();
+        assert_eq!(numbers, count(self.rows()) * TILE * TILE, "all tiles");
+        let (memory, first) = tiles.into_memory();
         self.lent = Some(first);
-        self.direct.give("tiles", memory, first..first + tiles(self.rows()) * TILE * TILE)
+        self.direct.give("tiles", memory, first..first + numbers)
     }
 
-    /// Takes the memory back that was lent, with the place at which the tiles begin.
+    /// Takes the memory back that was lent.
     ///
     /// # Errors
-    /// When the device fails; the memory is lost then.
+    /// When the device fails; the tiles are lost then.
     ///
     /// # Panics
     /// When no memory was lent.
-    pub fn take_back(&mut self) -> Result<(Vec<T>, usize), DeviceError> {
+    pub fn take_back(&mut self) -> Result<Packed<T>, DeviceError> {
         let Some(first) = self.lent.take() else { panic!("no memory was lent") };
-        Ok((self.direct.take_back("tiles")?, first))
+        Ok(Packed::of_memory((self.direct.take_back("tiles")?, first), self.rows(), TILE))
     }
 
     /// The device takes memory of its own for the tiles.
@@ -192,7 +184,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     /// # Errors
     /// When it has no room.
     pub fn allocate(&mut self) -> Result<(), DeviceError> {
-        self.direct.allocate::<T>("tiles", tiles(self.rows()) * TILE * TILE)
+        self.direct.allocate::<T>("tiles", count(self.rows()) * TILE * TILE)
     }
 
     /// Copies packed tiles to the device's own memory.
@@ -211,27 +203,52 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         self.direct.read("tiles", 0, packed)
     }
 
-    /// A vector of the device's numbers for vectors.
-    fn write_wide(&mut self, name: &'static str, numbers: &[f64]) -> Result<(), DeviceError> {
-        if self.numbers.is_wide() {
-            self.direct.allocate::<f64>(name, numbers.len())?;
-            return self.direct.write(name, 0, numbers);
-        }
-        let narrow: Vec<f32> = numbers.iter().map(|x| *x as f32).collect();
-        self.direct.allocate::<f32>(name, narrow.len())?;
-        self.direct.write(name, 0, &narrow)
+    /// The tiles of a row, up to its diagonal.
+    ///
+    /// # Errors
+    /// When the device fails.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row_of_tiles(&mut self, row: usize) -> Result<Vec<T>, DeviceError> {
+        let mut found = vec![T::ZERO; (row + 1) * TILE * TILE];
+        self.direct.read("tiles", count(row) * TILE * TILE, &mut found)?;
+        Ok(found)
     }
 
-    fn read_wide(&mut self, name: &'static str, len: usize) -> Result<Vec<f64>, DeviceError> {
-        let mut wide = vec![0.0; len];
-        if self.numbers.is_wide() {
-            self.direct.read(name, 0, &mut wide)?;
-            return Ok(wide);
+    /// Numbers come to the device: in place where the tiles are lent.
+    fn put<N: Plain>(&mut self, name: &'static str, numbers: Vec<N>) -> Result<(), DeviceError> {
+        let len = numbers.len();
+        if self.lent.is_some() {
+            return self.direct.give(name, numbers, 0..len);
         }
-        let mut narrow = vec![0f32; len];
-        self.direct.read(name, 0, &mut narrow)?;
-        wide.iter_mut().zip(narrow).for_each(|(to, x)| *to = f64::from(x));
-        Ok(wide)
+        self.direct.allocate::<N>(name, len)?;
+        self.direct.write(name, 0, &numbers)
+    }
+
+    /// Numbers come back, once all commands have ended.
+    fn get<N: Plain + Default>(&mut self, name: &'static str, len: usize) -> Result<Vec<N>, DeviceError> {
+        if self.lent.is_some() {
+            return self.direct.take_back(name);
+        }
+        let mut numbers = vec![N::default(); len];
+        self.direct.read(name, 0, &mut numbers)?;
+        Ok(numbers)
+    }
+
+    /// [`DeviceMatrix::put`] of the device's numbers for vectors.
+    fn put_wide(&mut self, name: &'static str, numbers: Vec<f64>) -> Result<(), DeviceError> {
+        match self.numbers.is_wide() {
+            true => self.put(name, numbers),
+            false => self.put(name, numbers.into_iter().map(|x| x as f32).collect::<Vec<f32>>()),
+        }
+    }
+
+    fn get_wide(&mut self, name: &'static str, len: usize) -> Result<Vec<f64>, DeviceError> {
+        match self.numbers.is_wide() {
+            true => self.get(name, len),
+            false => Ok(self.get::<f32>(name, len)?.into_iter().map(f64::from).collect()),
+        }
     }
 
     /// Fills the matrix with covariances of points: `added` comes to the diagonal.
@@ -248,12 +265,12 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         for (d, column) in columns.chunks_exact_mut(stride).enumerate() {
             column[..self.n].copy_from_slice(points.dimension(d));
         }
-        self.write_wide("points", &columns)?;
-        self.write_wide("parameters", &expression.device_numbers())?;
-        self.write_wide("added", &[added])?;
+        self.put_wide("points", columns)?;
+        self.put_wide("parameters", expression.device_numbers())?;
+        self.put_wide("added", vec![added])?;
         let program = fill_program(self.numbers, expression.device_text(), dimensions);
         let values = [("stride", Value::of(stride as u32)), ("count", Value::of(self.n as u32))];
-        self.direct.launch(&program, "fill", Grid::of([tiles(self.rows())], [ITEMS]), &values)
+        self.direct.launch(&program, "fill", Grid::of([count(self.rows())], [ITEMS]), &values)
     }
 
     fn launch(
@@ -273,7 +290,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     /// When the matrix is not positive definite, the caller cancels, or the device fails.
     pub fn factor(&mut self, cancelled: &dyn Fn() -> bool) -> Result<(), Unfactored> {
         let rows = self.rows();
-        self.direct.write("failed", 0, &[NONE_FAILED])?;
+        self.put("failed", vec![NONE_FAILED])?;
         let mut before = 0;
         for launch in launches(rows, self.block) {
             match launch {
@@ -288,7 +305,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
                 }
                 Launch::Behind { from, first } => {
                     let of = [("from", from), ("first", first), ("end", from), ("is_column", 0)];
-                    self.launch("update", tiles(rows - from), &of)?;
+                    self.launch("update", count(rows - from), &of)?;
                 }
                 Launch::End => {
                     // The block that was just enqueued computes meanwhile.
@@ -301,9 +318,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
                 }
             }
         }
-        let mut failed = [0];
-        self.direct.read("failed", 0, &mut failed)?;
-        match failed[0] {
+        match self.get::<u32>("failed", 1)?[0] {
             NONE_FAILED => Ok(()),
             row => Err(Unfactored::NotPositiveDefinite { row: row as usize }),
         }
@@ -320,16 +335,18 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         assert_eq!(b.len(), self.n, "a number for each row");
         let (rows, mut padded) = (self.rows(), b.to_vec());
         padded.resize(rows * TILE, 0.0);
-        self.write_wide("b", &padded)?;
-        self.write_wide("solved", &padded)?;
-        self.write_wide("weights", &padded)?;
+        self.put_wide("b", padded.clone())?;
+        self.put_wide("solved", padded.clone())?;
+        self.put_wide("weights", padded)?;
         for j in 0..rows {
             self.launch("forward", rows - j, &[("j", j)])?;
         }
         for j in (0..rows).rev() {
             self.launch("backward", j + 1, &[("j", j)])?;
         }
-        self.read_wide("weights", self.n)
+        let mut weights = self.get_wide("weights", rows * TILE)?;
+        weights.truncate(self.n);
+        Ok(weights)
     }
 
     /// The diagonal of the factor.
@@ -337,9 +354,9 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     /// # Errors
     /// When the device fails.
     pub fn pivots(&mut self) -> Result<Vec<f64>, DeviceError> {
-        self.write_wide("pivots", &vec![0.0; self.n])?;
+        self.put_wide("pivots", vec![0.0; self.n])?;
         self.launch("diagonal", self.n.div_ceil(ITEMS), &[("count", self.n)])?;
-        self.read_wide("pivots", self.n)
+        self.get_wide("pivots", self.n)
     }
 
     /// Waits until the device has done everything.

@@ -6,14 +6,17 @@ use boxwork_kernels::covariance::Expression;
 use boxwork_kernels::gaussian_process::{
     Jitter, Optimised, Precision, RESTARTS_MAX, Regression, Settings, Solved, TILE, Threads, optimise,
 };
+use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out};
-use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
+use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
 use boxwork_stores::gp_model::SavedModel;
 
+use super::on_device::{DEVICE_ROWS_MIN, Memory, OnDevice};
 use super::on_slots::OnSlots;
 use super::read_samples::{INPUTS, TARGET};
 use super::samples::{Samples, fault, push_model};
 use crate::columns;
+use crate::devices::code_path;
 
 const SAMPLES: In = In::stream(0, "samples", columns::samples, "the samples");
 const MODEL: Out = Out::new(0, "model", columns::regression, "the samples with the model");
@@ -35,7 +38,8 @@ const MODEL: Out = Out::new(0, "model", columns::regression, "the samples with t
 /// diagonal if the covariances are not positive definite. `normalize`: scales targets to mean 0 and deviation 1. `optimise`,
 /// `restarts`, `seed`: the search for parameters. `precision`: the numbers of the factor; `mixed` makes it
 /// in f32 and refines weights in f64, or makes it again in f64 where that does not converge. `inputs`, `target`: the names of the columns, for the model. `memory`: the most MiB that the
-/// matrices may take.
+/// matrices may take. `device`: where factors are made; a device that fails leaves them to the slots. `device_memory`: how
+/// the matrix comes to it.
 pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -95,13 +99,35 @@ pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
             "the most memory that the matrices may take; by default what the system has free",
         )
         .unit("MiB"),
+        Parameter::new(
+            "device",
+            ParameterType::Device,
+            Default::Text("auto"),
+            "where factors are made: cpu, auto (on a GPU from 1024 samples on), gpu, or gpu: and a device number",
+        ),
+        Parameter::new(
+            "device_memory",
+            ParameterType::Choice(&["auto", "map", "copy"]),
+            Default::Text("auto"),
+            "how the matrix comes to the device: in place (map), by copies, or in place if the device shares the host's memory (auto)",
+        ),
     ],
     inputs: &[SAMPLES],
     outputs: &[MODEL],
     example: "fit: {kind: gp_fit_samples, kernel: 1 * rbf(l=1) + white(0.1), optimise: true}",
     check: Some(check),
+    code_path: Some(code_path),
     ..OperatorSpec::new("gp_fit_samples", "Fits a Gaussian process to samples.", Kind::Stateful, make)
 };
+
+fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
+    let place = code_path::of_device(arguments, devices, DEVICE_ROWS_MIN as u64);
+    let memory = match arguments.get("device_memory") {
+        Some(Value::Text(text)) if text != "auto" => text,
+        _ => "auto: in place where the device shares the host's memory, else by copies",
+    };
+    if place.starts_with("OpenCL") { format!("{place}; memory {memory}") } else { place }
+}
 
 /// Reads the covariance and the jitter, with no file opened.
 fn check(arguments: &Arguments, _: &dyn Fn(&str) -> Option<Arguments>) -> Result<(), String> {
@@ -149,12 +175,16 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     };
     let starts = (bind.count("restarts"), u64::try_from(bind.integer("seed"))?);
     let memory = bind.get_integer("memory").map(|mebibytes| (mebibytes as u64).saturating_mul(1 << 20));
+    let rows_min = if bind.device("device") == DeviceChoice::Auto { DEVICE_ROWS_MIN } else { 0 };
+    let picked = bind.pick_devices("device", None, 0)?;
+    let device = OnDevice::of(&picked, Memory::named(bind.text("device_memory")), rows_min);
     Ok(Box::new(GpFitSamples {
         settings,
         starts: bind.boolean("optimise").then_some(starts),
         inputs: bind.texts("inputs"),
         target: bind.get_text("target").unwrap_or("y").to_owned(),
         memory,
+        device,
         samples: Samples::default(),
         fitted: None,
         sent: 0,
@@ -168,6 +198,7 @@ struct GpFitSamples {
     inputs: Vec<String>,
     target: String,
     memory: Option<u64>,
+    device: Option<OnDevice>,
     samples: Samples,
     fitted: Option<SavedModel>,
     sent: usize,
@@ -233,22 +264,26 @@ impl GpFitSamples {
         let Samples { names, points, targets } = samples;
         let mut settings = self.settings.clone();
         if let Some(starts) = self.starts.filter(|_| !names.is_empty()) {
+            let device = self.device.as_mut();
             let found = cx.inside(|inside| {
-                optimise(&points, &targets, &settings, starts, &mut OnSlots(inside) as &mut dyn Threads)
+                let mut threads = OnSlots { inside, device };
+                optimise(&points, &targets, &settings, starts, &mut threads as &mut dyn Threads)
             });
             let found = found.map_err(|error| fault(&error, &names))?;
             notes_of(&found).into_iter().for_each(|note| cx.note(note));
             settings.expression = found.expression;
         }
+        let device = self.device.as_mut();
         let (regression, closest) = cx
             .inside(|inside| {
-                let mut threads = OnSlots(inside);
+                let mut threads = OnSlots { inside, device };
                 let fitted = Regression::fit(points, targets, &settings, &mut threads)?;
                 let is_bad = fitted.jitter > 0.0 || fitted.condition > fitted.condition_max();
                 let closest = is_bad.then(|| fitted.closest(&mut threads)).flatten();
                 Ok((fitted, closest))
             })
             .map_err(|error| fault(&error, &names))?;
+        self.device.iter().flat_map(OnDevice::notes).for_each(|note| cx.note(note));
         let pair = closest.map_or_else(String::new, |(first, second)| {
             format!("; the samples nearest to each other are `{}` and `{}`", names[first], names[second])
         });

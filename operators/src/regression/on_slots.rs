@@ -1,17 +1,22 @@
 //! The slots of a runtime as the threads of a fit.
 
-use boxwork_kernels::cholesky::Tasks;
-use boxwork_kernels::gaussian_process::{Stopped, Threads};
+use boxwork_kernels::cholesky::{Packed, Tasks};
+use boxwork_kernels::gaussian_process::{FactorDevice, Outcome, Stopped, Threads, Wanted};
 use boxwork_runtime::inside::{GraphError, Inside};
 
+use super::on_device::OnDevice;
 use crate::cholesky::run;
+use crate::devices::factor;
 
-/// The slots that are free, for the closures of one firing.
-pub(super) struct OnSlots<'s, 'i>(pub(super) &'s mut Inside<'i>);
+/// The slots that are free, for the closures of one firing, and perhaps a device for factors.
+pub(super) struct OnSlots<'s, 'i> {
+    pub(super) inside: &'s mut Inside<'i>,
+    pub(super) device: Option<&'s mut OnDevice>,
+}
 
 impl Threads for OnSlots<'_, '_> {
     fn factorise(&mut self, work: &dyn Tasks) -> Result<(), Stopped> {
-        run(self.0, work).map_err(|error| match error {
+        run(self.inside, work).map_err(|error| match error {
             GraphError::Task(fault) => Stopped::NotPositiveDefinite { row: fault.row },
             GraphError::Cancelled => Stopped::Interrupted,
             other => panic!("the graph of a factorisation has no cycle: {other}"),
@@ -19,8 +24,30 @@ impl Threads for OnSlots<'_, '_> {
     }
 
     fn pieces(&mut self, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
-        let cancelled = self.0.cancelled();
-        self.0.for_each_chunk(count, 1, |range| range.filter(|_| !cancelled()).for_each(f));
+        let cancelled = self.inside.cancelled();
+        self.inside.for_each_chunk(count, 1, |range| range.filter(|_| !cancelled()).for_each(f));
         !cancelled()
+    }
+
+    fn device(&mut self) -> Option<&mut dyn FactorDevice> {
+        if self.device.is_some() { Some(self) } else { None }
+    }
+}
+
+impl FactorDevice for OnSlots<'_, '_> {
+    fn takes(&mut self, n: usize, bytes: usize) -> bool {
+        self.device.as_mut().is_some_and(|device| device.takes(n, bytes))
+    }
+
+    fn can_fill(&self, dimensions: usize) -> bool {
+        factor::can_fill(dimensions)
+    }
+
+    fn doubles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f64>) -> Outcome<f64> {
+        self.device.as_mut()?.make(wanted, tiles, &self.inside.cancelled())
+    }
+
+    fn singles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f32>) -> Outcome<f32> {
+        self.device.as_mut()?.make(wanted, tiles, &self.inside.cancelled())
     }
 }

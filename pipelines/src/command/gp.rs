@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{Replacing, path_value, run_shipped, say, whole};
+use super::{Replacing, device, path_value, run_shipped, say, whole};
 use crate::shipped::{self, Shipped};
 use crate::terminal::{Exit, Options};
 
@@ -94,6 +94,12 @@ struct Fit {
     /// The most MiB that the matrices may take [default: what is free]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: Option<u32>,
+    /// Where factors are made: auto, cpu, gpu, or gpu: and a device number
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
+    /// How the matrix comes to a device: in place (map), by copies, or in place if the device shares the host's memory (auto)
+    #[arg(long, default_value = "auto", value_parser = ["auto", "map", "copy"])]
+    device_memory: String,
     /// Keep the factor for deviations and appended samples, or alpha alone, for means
     #[arg(long, default_value = "factor", value_parser = ["factor", "alpha"])]
     keep: String,
@@ -228,6 +234,8 @@ impl Fit {
             text("jitter", &self.jitter),
             text("keep", &self.keep),
             text("precision", &self.precision),
+            text("device", &self.device),
+            text("device_memory", &self.device_memory),
             ("noise".to_owned(), Value::Number(self.noise)),
             ("normalize".to_owned(), Value::Boolean(self.normalize)),
             ("optimise".to_owned(), Value::Boolean(self.optimise)),

@@ -129,9 +129,21 @@ impl Direct {
     /// # Errors
     /// When the device has no room.
     pub fn allocate<T: Plain>(&mut self, name: &'static str, len: usize) -> Result<(), DeviceError> {
+        self.release(name)?;
         let buffer = self.device.buffer(len * size_of::<T>());
         let buffer = self.noted(buffer)?;
         self.buffers.insert(name, Held::OfDevice(buffer));
+        Ok(())
+    }
+
+    /// Gives up a buffer, if there is one of this name, once all commands have ended.
+    fn release(&mut self, name: &str) -> Result<(), DeviceError> {
+        if self.buffers.contains_key(name) {
+            self.wait(0)?;
+        }
+        if let Some(Held::OfDevice(buffer)) = self.buffers.remove(name) {
+            self.device.memory.give_back(buffer);
+        }
         Ok(())
     }
 
@@ -149,6 +161,7 @@ impl Direct {
         memory: Vec<T>,
         range: Range<usize>,
     ) -> Result<(), DeviceError> {
+        self.release(name)?;
         let mut memory = Box::new(memory);
         let numbers = &mut memory[range];
         assert!(!numbers.is_empty(), "a buffer of no numbers");
@@ -398,9 +411,14 @@ impl Drop for Direct {
         }
         let lost = self.is_lost;
         for (_, held) in self.buffers.drain() {
+            // The driver keeps a buffer that is released until its commands have ended, but not memory of the host.
             match held {
-                held if lost => std::mem::forget(held),
+                Held::OfDevice(buffer) if lost => drop(buffer),
                 Held::OfDevice(buffer) => self.device.memory.give_back(buffer),
+                Held::OfHost(object, _, memory) if lost => {
+                    std::mem::forget(memory);
+                    drop(object);
+                }
                 Held::OfHost(object, ..) => drop(object),
             }
         }

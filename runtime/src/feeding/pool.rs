@@ -98,7 +98,8 @@ pub struct DirectStatistics {
 }
 
 impl DirectStatistics {
-    pub(super) fn add(&mut self, more: &Self) {
+    /// Adds those of other commands.
+    pub fn add(&mut self, more: &Self) {
         self.launches += more.launches;
         self.maps += more.maps;
         self.unmaps += more.unmaps;

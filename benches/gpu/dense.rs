@@ -1,0 +1,441 @@
+//! `what=dense`, `what=cholesky` and `what=gp`: products of matrices, Cholesky factors and fits of Gaussian processes on a device.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use boxwork_kernels::chance::Random;
+use boxwork_kernels::cholesky::Packed;
+use boxwork_kernels::cholesky::device::{ITEMS, TILE, Units, tiles};
+use boxwork_kernels::covariance::{Expression, Points, Scratch};
+use boxwork_operators::device_kernels::factor_program;
+use boxwork_operators::factor::{Choices, DeviceMatrix, DeviceNumber, fits};
+use boxwork_runtime::feeding::{DeviceClass, Devices, Direct, Grid, Value};
+
+use super::support::peer::Peer;
+use super::support::{Arguments, Spread, verdict};
+
+/// The covariance of the points, and what is added to its diagonal.
+const KERNEL: &str = "2 * rbf()";
+const ADDED: f64 = 0.1;
+/// Numbers of a point.
+const DIMENSIONS: usize = 2;
+/// Entries of a product, or of a tile of L L^T, that are compared.
+const COMPARED: usize = 64;
+
+struct World<'a> {
+    devices: &'a Arc<Devices>,
+    device: usize,
+    sizes: Vec<usize>,
+    precisions: Vec<String>,
+    units: Vec<Option<Units>>,
+    blocks: Vec<Option<usize>>,
+    memories: Vec<String>,
+    rounds: usize,
+    points: Points,
+    targets: Vec<f64>,
+    peer: Option<Peer>,
+    _folder: tempfile::TempDir,
+}
+
+/// The words of an argument that is a list.
+fn list(arguments: &Arguments, name: &str, usual: &str) -> Vec<String> {
+    arguments.text(name).unwrap_or(usual).split(',').map(str::to_owned).collect()
+}
+
+impl<'a> World<'a> {
+    fn new(arguments: &Arguments, devices: &'a Arc<Devices>, device: usize) -> Self {
+        let info = devices.list()[device].info();
+        let is_gpu = info.class == DeviceClass::Gpu;
+        let whole = |text: &String| text.parse().unwrap_or_else(|_| panic!("{text} is no whole number"));
+        let sizes: Vec<usize> =
+            list(arguments, "n", if is_gpu { "8192,32768" } else { "512" }).iter().map(whole).collect();
+        let units = list(arguments, "units", "auto").into_iter().map(|text| match text.as_str() {
+            "auto" => None,
+            "0" => Some(Units::None),
+            "1" => Some(Units::Squares),
+            "2" => Some(Units::Bands),
+            _ => panic!("units={text} is not 0, 1, 2 or auto"),
+        });
+        let units = units.collect();
+        let blocks = list(arguments, "block", "auto");
+        let blocks = blocks.iter().map(|text| (text != "auto").then(|| whole(text) / TILE)).collect();
+        let most = sizes.iter().copied().max().unwrap_or(1);
+        let mut random = Random::mixed(1);
+        // As dense as the length of the covariance allows: neighbours are near, and few entries vanish.
+        let side = (most as f64).sqrt() / 8.0;
+        let numbers: Vec<f64> = (0..most * DIMENSIONS).map(|_| side * random.unit()).collect();
+        let targets: Vec<f64> = numbers.chunks_exact(DIMENSIONS).map(|x| x[0].sin() + x[1].cos()).collect();
+        let folder = tempfile::tempdir().expect("a folder");
+        let peer = (arguments.text("peer") != Some("none")).then(|| {
+            write_doubles(&folder.path().join("points.f64"), &numbers);
+            write_doubles(&folder.path().join("targets.f64"), &targets);
+            Peer::torch_dense(&[&folder.path().display().to_string()])
+        });
+        Self {
+            devices,
+            device,
+            sizes,
+            precisions: list(arguments, "precision", if info.has_doubles { "f64,f32" } else { "f32" }),
+            units,
+            blocks,
+            memories: list(arguments, "memory", if info.shares_memory { "map,copy" } else { "copy" }),
+            rounds: arguments.get("rounds", 3),
+            points: Points::of_rows(DIMENSIONS, &numbers),
+            targets,
+            peer: peer.flatten(),
+            _folder: folder,
+        }
+    }
+
+    /// The first of the points.
+    fn points(&self, n: usize) -> Points {
+        let mut points = Points::new(DIMENSIONS);
+        (0..n).for_each(|at| points.push(&self.points.point(at)));
+        points
+    }
+
+    /// Calls a closure for each size, precision and kind of products.
+    fn each(&mut self, mut of: impl FnMut(&mut Self, usize, &str, Option<Units>)) {
+        for n in self.sizes.clone() {
+            for precision in self.precisions.clone() {
+                for units in self.units.clone() {
+                    // Units are for doubles alone.
+                    if precision == "f64" || units.is_none() || units == Some(Units::None) {
+                        of(self, n, &precision, units);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The seconds that PyTorch takes, and its answer.
+    fn of_peer(&mut self, question: &str) -> Option<(f64, serde_json::Value)> {
+        let answer = self.peer.as_mut()?.ask(question);
+        Some((answer["seconds"].as_f64()?, answer))
+    }
+}
+
+fn write_doubles(path: &Path, numbers: &[f64]) {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    fs::write(path, bytes).expect("the folder can be written to");
+}
+
+/// What is asked, and in which units figures are.
+fn head(question: &str, unit: &str) {
+    println!("question    {question}");
+    println!("unit        {unit}; best and median of the rounds, the answer checked first");
+}
+
+/// The least and the median.
+fn figures(seconds: &[f64]) -> (f64, f64) {
+    let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    (least, Spread::of(seconds.iter().copied()).median)
+}
+
+fn beside(what: &str, own: f64, peer: Option<f64>, wanted: f64) {
+    if let Some(peer) = peer {
+        println!("peer        {what}: {peer:.4} s; its time over ours {:.2}", peer / own);
+        verdict(what, peer / own, wanted, peer / own >= wanted);
+    }
+}
+
+/// What the bar asks of the ratio to PyTorch.
+fn wanted(precision: &str) -> f64 {
+    if precision == "f64" { 0.6 } else { 0.7 }
+}
+
+pub(super) fn run_dense(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
+    let mut world = World::new(arguments, devices, device);
+    head("how fast are products of matrices?", "TFLOP/s by the device's own times, C = A B^T, n x n");
+    world.each(|world, n, precision, units| match precision {
+        "f64" => product::<f64>(world, n, precision, units),
+        _ => product::<f32>(world, n, precision, units),
+    });
+}
+
+/// The number at a place of a matrix, between -1/2 and 1/2.
+fn number(seed: u32, place: usize) -> f64 {
+    let mut x = (place as u32).wrapping_mul(0x9e37_79b9) ^ seed;
+    x = (x ^ x >> 16).wrapping_mul(0x7feb_352d);
+    x = (x ^ x >> 15).wrapping_mul(0x846c_a68b);
+    f64::from((x ^ x >> 16) >> 8) * 0.5f64.powi(24) - 0.5
+}
+
+fn product<T: DeviceNumber + Default>(
+    world: &mut World<'_>,
+    n: usize,
+    precision: &str,
+    units: Option<Units>,
+) {
+    let rows = n.div_ceil(TILE);
+    let n = rows * TILE;
+    let info = world.devices.list()[world.device].info().clone();
+    let Some(numbers) = T::numbers(info.has_doubles) else {
+        return println!("{precision:>10} the device has none");
+    };
+    let units = units.unwrap_or_else(|| Units::of(numbers, info.compute_capability));
+    let program = factor_program(numbers, units);
+    let mut direct = Direct::open(world.devices, world.device).expect("a queue");
+    for (seed, name) in [(1, "a"), (2, "b")] {
+        direct.allocate::<T>(name, n * n).expect("room on the device");
+        let mut part = vec![T::ZERO; TILE * n];
+        for row in 0..rows {
+            let first = row * TILE * n;
+            part.iter_mut().enumerate().for_each(|(at, to)| *to = T::of(number(seed, first + at)));
+            direct.write(name, first, &part).expect("written");
+        }
+    }
+    direct.allocate::<T>("c", n * n).expect("room on the device");
+    let (mut seconds, mut before) = (Vec::new(), 0);
+    for _ in 0..=world.rounds {
+        let depth = [("depth", Value::of(rows as u32))];
+        direct.launch(&program, "product", Grid::of([rows, rows], [ITEMS, 1]), &depth).expect("launched");
+        direct.wait(0).expect("computed");
+        let all = direct.kernel_times()["product"];
+        seconds.push((all - before) as f64 / 1e9);
+        before = all;
+    }
+    let (mut random, mut tile) = (Random::mixed(3), vec![T::default(); TILE * TILE]);
+    for _ in 0..COMPARED {
+        let (i, j, r, c) = (random.idx(rows), random.idx(rows), random.idx(TILE), random.idx(TILE));
+        direct.read("c", (j * rows + i) * TILE * TILE, &mut tile).expect("read");
+        let entry = |seed, row: usize, within: usize, k: usize| {
+            T::of(number(seed, (row * rows + k / TILE) * TILE * TILE + k % TILE * TILE + within)).wide()
+        };
+        let sum: f64 = (0..n).map(|k| entry(1, i, r, k) * entry(2, j, c, k)).sum();
+        let found = tile[c * TILE + r].wide();
+        assert!((found - sum).abs() <= n as f64 * T::EPSILON, "({i}, {j}): {found}, not {sum}");
+    }
+    let (least, median) = figures(&seconds[1..]);
+    let rate = |seconds: f64| 2.0 * (n as f64).powi(3) / seconds / 1e12;
+    println!(
+        "product     n={n} {precision} units={units:?}: {:.3} TFLOP/s, median {:.3}",
+        rate(least),
+        rate(median)
+    );
+    let peer = world.of_peer(&format!("gemm {n} {precision}")).map(|(seconds, _)| seconds);
+    beside("gemm of cuBLAS", least, peer, wanted(precision));
+}
+
+pub(super) fn run_cholesky(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
+    let mut world = World::new(arguments, devices, device);
+    head(
+        "how fast is a Cholesky factor?",
+        "TFLOP/s by the wall clock, n^3 / 3 operations, the matrix on the device",
+    );
+    world.each(|world, n, precision, units| {
+        for block in world.blocks.clone() {
+            for memory in world.memories.clone() {
+                let choices = Choices { block, units };
+                match precision {
+                    "f64" => cholesky::<f64>(world, n, precision, choices, &memory),
+                    _ => cholesky::<f32>(world, n, precision, choices, &memory),
+                }
+            }
+        }
+        let peer = world.of_peer(&format!("cholesky {n} {precision}")).map(|(seconds, _)| seconds);
+        if let Some(peer) = peer {
+            println!(
+                "peer        cuSOLVER n={n} {precision}: {:.3} TFLOP/s",
+                (n as f64).powi(3) / 3.0 / peer / 1e12
+            );
+        }
+    });
+}
+
+/// A matrix on the device, in memory of its own or of the host.
+fn opened<T: DeviceNumber>(
+    world: &World<'_>,
+    n: usize,
+    choices: Choices,
+    memory: &str,
+) -> Option<DeviceMatrix<T>> {
+    if let Err(reason) = fits::<T>(world.devices, world.device, n) {
+        println!("            n={n}: NOT MEASURED: {reason}");
+        return None;
+    }
+    let mut matrix = DeviceMatrix::<T>::open(world.devices, world.device, n, choices).expect("a matrix");
+    match memory {
+        "map" => matrix.lend(Packed::zeros(n.div_ceil(TILE), TILE)).expect("lent"),
+        _ => matrix.allocate().expect("room on the device"),
+    }
+    Some(matrix)
+}
+
+fn cholesky<T: DeviceNumber + Default>(
+    world: &mut World<'_>,
+    n: usize,
+    precision: &str,
+    choices: Choices,
+    memory: &str,
+) {
+    let (points, expression) = (world.points(n), KERNEL.parse::<Expression>().expect("a covariance"));
+    let Some(mut matrix) = opened::<T>(world, n, choices, memory) else { return };
+    let (mut seconds, mut times, mut fills) = (Vec::new(), BTreeMap::new(), Vec::new());
+    for round in 0..=world.rounds {
+        let filled = matrix.direct().kernel_times().get("fill").copied().unwrap_or(0);
+        matrix.fill(&expression, &points, ADDED).expect("filled");
+        matrix.finish().expect("filled");
+        fills.push((matrix.direct().kernel_times()["fill"] - filled) as f64 / 1e9);
+        let (begun, before) = (Instant::now(), matrix.direct().kernel_times().clone());
+        matrix.factor(&|| false).expect("a factor");
+        matrix.finish().expect("a factor");
+        if round > 0 {
+            seconds.push(begun.elapsed().as_secs_f64());
+            for (name, ns) in matrix.direct().kernel_times() {
+                *times.entry(*name).or_insert(0) += ns - before.get(name).copied().unwrap_or(0);
+            }
+        }
+    }
+    compare(&mut matrix, &expression, &points);
+    let (least, median) = figures(&seconds);
+    let rate = |seconds: f64| (n as f64).powi(3) / 3.0 / seconds / 1e12;
+    println!(
+        "cholesky    n={n} {precision} units={:?} block={:?} memory={memory}: {:.3} TFLOP/s, median {:.3} ({least:.4} s)",
+        choices.units,
+        choices.block.map(|block| block * TILE),
+        rate(least),
+        rate(median)
+    );
+    let bytes = tiles(n.div_ceil(TILE)) * TILE * TILE * size_of::<T>();
+    let fill = fills[1..].iter().copied().fold(f64::INFINITY, f64::min);
+    println!("fill        {:.2} ms, {:.1} GB/s written", 1e3 * fill, bytes as f64 / fill / 1e9);
+    let all: f64 = seconds.iter().sum();
+    let shares = times.iter().filter(|(_, ns)| **ns > 0);
+    let shares: Vec<String> =
+        shares.map(|(name, ns)| format!("{name} {:.1} %", *ns as f64 / 1e7 / all)).collect::<Vec<_>>();
+    println!("shares      of the wall clock: {}", shares.join(", "));
+    print_commands(&matrix, n);
+}
+
+fn print_commands<T: DeviceNumber>(matrix: &DeviceMatrix<T>, n: usize) {
+    let (done, ms) = (matrix.direct().statistics(), |ns: u64| ns as f64 / 1e6);
+    println!(
+        "commands    {} launches: queued {:.1} ms, submitted {:.1} ms, running {:.1} ms; {} maps and {} unmaps in {:.2} ms; {} bytes copied; \
+         {} rows of tiles",
+        done.launches,
+        ms(done.queued_ns),
+        ms(done.submitted_ns),
+        ms(done.running_ns),
+        done.maps,
+        done.unmaps,
+        ms(done.map_ns),
+        done.copied_bytes,
+        n.div_ceil(TILE)
+    );
+}
+
+/// Compares entries of L L^T with the covariances: of three tiles, the last among them.
+fn compare<T: DeviceNumber + Default>(
+    matrix: &mut DeviceMatrix<T>,
+    expression: &Expression,
+    points: &Points,
+) {
+    let (n, mut random, mut scratch) = (points.len(), Random::mixed(5), Scratch::default());
+    let (rows, mut most) = (n.div_ceil(TILE), 0f64);
+    let bound = 2.0 * n as f64 * T::EPSILON * (2.0 + ADDED);
+    for (i, j) in [(rows - 1, rows - 1), (rows - 1, rows / 2), (rows / 2, 0)] {
+        let (left, right) = (matrix.row_of_tiles(i).expect("read"), matrix.row_of_tiles(j).expect("read"));
+        for _ in 0..COMPARED {
+            let (row, column) = (i * TILE + random.idx(TILE), j * TILE + random.idx(TILE));
+            let (row, column) = (row.min(n - 1), column.min(n - 1));
+            let (row, column) = (row.max(column), row.min(column));
+            let at = |k: usize, row: usize| (k / TILE * TILE + k % TILE) * TILE + row % TILE;
+            let (of_row, of_column) = if row / TILE == i { (&left, &right) } else { (&right, &left) };
+            let sum: f64 =
+                (0..=column).map(|k| of_row[at(k, row)].wide() * of_column[at(k, column)].wide()).sum();
+            let mut entry = [0.0];
+            expression.column(
+                (points, row..row + 1),
+                &points.point(column),
+                Some(column),
+                &mut scratch,
+                &mut entry,
+            );
+            let expected = entry[0] + if row == column { ADDED } else { 0.0 };
+            most = most.max((sum - expected).abs());
+            assert!((sum - expected).abs() <= bound, "({row}, {column}): {sum}, not {expected}");
+        }
+    }
+    println!("answer      entries of L L^T within {:.4} of 2 n eps |K|", most / bound);
+}
+
+pub(super) fn run_gp(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
+    let mut world = World::new(arguments, devices, device);
+    head(
+        "how fast is a fit?",
+        "seconds by the wall clock from points on the host to weights and likelihood there",
+    );
+    world.each(|world, n, precision, units| {
+        for memory in world.memories.clone() {
+            let choices = Choices { block: world.blocks[0], units };
+            let own = match precision {
+                "f64" => fit::<f64>(world, n, precision, choices, &memory),
+                _ => fit::<f32>(world, n, precision, choices, &memory),
+            };
+            let peer = world.of_peer(&format!("fit {n} {precision}"));
+            let (Some((own, likelihood)), Some((peer, answer))) = (own, peer) else { continue };
+            println!("peer        log likelihood {}; ours {likelihood:.6}", answer["likelihood"]);
+            beside("fit of PyTorch", own, Some(peer), 1.0);
+        }
+    });
+}
+
+fn fit<T: DeviceNumber + Default>(
+    world: &World<'_>,
+    n: usize,
+    precision: &str,
+    choices: Choices,
+    memory: &str,
+) -> Option<(f64, f64)> {
+    let (points, expression) = (world.points(n), KERNEL.parse::<Expression>().expect("a covariance"));
+    let targets = &world.targets[..n];
+    let (mut seconds, mut parts, mut likelihood) = (Vec::new(), [0.0; 3], 0.0);
+    for round in 0..=world.rounds {
+        let begun = Instant::now();
+        let mut matrix = opened::<T>(world, n, choices, memory)?;
+        matrix.fill(&expression, &points, ADDED).expect("filled");
+        let filled = begun.elapsed().as_secs_f64();
+        matrix.factor(&|| false).expect("a factor");
+        let factored = begun.elapsed().as_secs_f64();
+        let weights = matrix.solve(targets).expect("weights");
+        let logs: f64 = matrix.pivots().expect("the diagonal").iter().map(|pivot| pivot.ln()).sum();
+        let fitted: f64 = weights.iter().zip(targets).map(|(weight, y)| weight * y).sum();
+        likelihood = -0.5 * fitted - logs - 0.5 * n as f64 * (2.0 * std::f64::consts::PI).ln();
+        let all = begun.elapsed().as_secs_f64();
+        if round == 0 {
+            compare(&mut matrix, &expression, &points);
+            check_weights(&expression, &points, targets, &weights, T::EPSILON);
+        } else {
+            seconds.push(all);
+            parts = [filled, factored - filled, all - factored];
+        }
+        if round == world.rounds {
+            print_commands(&matrix, n);
+        }
+    }
+    let (least, median) = figures(&seconds);
+    println!(
+        "fit         n={n} {precision} units={:?} memory={memory}: {least:.4} s, median {median:.4}; to enqueue the fill {:.4}, factor {:.4}, \
+         solve and likelihood {:.4}",
+        choices.units, parts[0], parts[1], parts[2]
+    );
+    Some((least, likelihood))
+}
+
+/// Compares rows of K alpha with the targets.
+fn check_weights(expression: &Expression, points: &Points, targets: &[f64], weights: &[f64], epsilon: f64) {
+    let (n, mut scratch, mut random) = (points.len(), Scratch::default(), Random::mixed(7));
+    let (mut column, size) = (vec![0.0; n], weights.iter().map(|x| x.abs()).sum::<f64>());
+    for _ in 0..COMPARED.min(n) {
+        let at = random.idx(n);
+        expression.column((points, 0..n), &points.point(at), Some(at), &mut scratch, &mut column);
+        column[at] += ADDED;
+        let sum: f64 = column.iter().zip(weights).map(|(k, x)| k * x).sum();
+        let allowed = 20.0 * n as f64 * epsilon * size;
+        assert!((sum - targets[at]).abs() <= allowed, "row {at}: {sum}, not {}", targets[at]);
+    }
+}

@@ -1,0 +1,179 @@
+//! A device as what makes the factor of a fit.
+//!
+//! Invariant: where the device fails, has no room or no numbers of f64, the slots make the factor, and a note says so.
+
+use std::sync::Arc;
+
+use boxwork_kernels::cholesky::{Packed, TiledMatrix};
+use boxwork_kernels::gaussian_process::{Made, Outcome, Stopped, TILE, Wanted};
+use boxwork_runtime::feeding::{DeviceError, Devices, DirectStatistics, Picked};
+
+use crate::devices::factor::{self, Choices, DeviceMatrix, DeviceNumber, Unfactored};
+
+/// Samples from which on `auto` takes a device: fewer are factored before it has answered.
+pub(super) const DEVICE_ROWS_MIN: usize = 1024;
+
+/// How tiles come to a device and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// In place where the device shares the host's memory, else by copies.
+    Auto,
+    /// In place: the device computes in memory of the host.
+    Map,
+    /// By copies to memory of the device.
+    Copy,
+}
+
+impl Memory {
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "map" => Self::Map,
+            "copy" => Self::Copy,
+            _ => Self::Auto,
+        }
+    }
+}
+
+/// A device for the factors of one box.
+pub(super) struct OnDevice {
+    devices: Arc<Devices>,
+    device: usize,
+    memory: Memory,
+    /// The fewest rows that are worth it.
+    rows_min: usize,
+    /// Why the slots make all further factors.
+    over: Option<String>,
+    pub(super) factors: u64,
+    pub(super) done: DirectStatistics,
+}
+
+impl OnDevice {
+    /// The first of the devices that were picked.
+    pub(super) fn of(picked: &Picked, memory: Memory, rows_min: usize) -> Option<Self> {
+        let (devices, allowed) = picked.devices.as_ref()?;
+        Some(Self {
+            devices: Arc::clone(devices),
+            device: *allowed.first()?,
+            memory,
+            rows_min,
+            over: None,
+            factors: 0,
+            done: DirectStatistics::default(),
+        })
+    }
+
+    /// What a user should know of the factors.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> =
+            self.over.iter().map(|over| format!("{over}: slots made the factor")).collect();
+        if self.factors > 0 {
+            let (done, ms) = (&self.done, |ns: u64| ns as f64 / 1e6);
+            let device = &self.devices.list()[self.device];
+            notes.push(format!(
+                "device {} ({}): {} factors, {} launches (queued {:.1} ms, submitted {:.1} ms, running {:.1} ms), {} maps and {} unmaps in \
+                 {:.2} ms, {} bytes copied",
+                device.idx(),
+                device.info().name,
+                self.factors,
+                done.launches,
+                ms(done.queued_ns),
+                ms(done.submitted_ns),
+                ms(done.running_ns),
+                done.maps,
+                done.unmaps,
+                ms(done.map_ns),
+                done.copied_bytes
+            ));
+        }
+        notes
+    }
+
+    /// Makes a factor; asks between blocks of columns whether to end.
+    pub(super) fn make<T: DeviceNumber>(
+        &mut self,
+        wanted: &Wanted<'_>,
+        tiles: Packed<T>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Outcome<T> {
+        let opened = DeviceMatrix::open(&self.devices, self.device, wanted.points.len(), Choices::default());
+        let made = opened.map_err(Unfactored::Device).and_then(|mut matrix| {
+            let made = self.run(&mut matrix, wanted, tiles, cancelled);
+            self.done.add(&matrix.direct().statistics());
+            made
+        });
+        match made {
+            Ok(made) => {
+                self.factors += 1;
+                Some(Ok(made))
+            }
+            Err(Unfactored::NotPositiveDefinite { row }) => {
+                self.factors += 1;
+                Some(Err(Stopped::NotPositiveDefinite { row }))
+            }
+            Err(Unfactored::Cancelled) => Some(Err(Stopped::Interrupted)),
+            Err(Unfactored::Device(error)) => {
+                self.over = Some(self.failed(&error));
+                None
+            }
+        }
+    }
+
+    /// Whether the device takes a matrix of n rows of numbers of so many bytes.
+    pub(super) fn takes(&mut self, n: usize, bytes: usize) -> bool {
+        if self.over.is_some() || n < self.rows_min {
+            return false;
+        }
+        let fits = match bytes {
+            8 => factor::fits::<f64>(&self.devices, self.device, n),
+            _ => factor::fits::<f32>(&self.devices, self.device, n),
+        };
+        if let Err(reason) = &fits {
+            self.over = Some(reason.clone());
+        }
+        fits.is_ok()
+    }
+
+    fn failed(&self, error: &DeviceError) -> String {
+        format!("device {} ({}) failed, {error}", self.device, self.devices.list()[self.device].info().name)
+    }
+
+    fn run<T: DeviceNumber>(
+        &self,
+        matrix: &mut DeviceMatrix<T>,
+        wanted: &Wanted<'_>,
+        tiles: Packed<T>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Made<T>, Unfactored> {
+        let is_mapped = match self.memory {
+            Memory::Auto => matrix.direct().device().info().shares_memory,
+            memory => memory == Memory::Map,
+        };
+        // Memory that is lent is gone until it comes back.
+        let own = if is_mapped {
+            matrix.lend(tiles)?;
+            None
+        } else {
+            matrix.allocate()?;
+            if wanted.is_filled {
+                matrix.write(tiles.numbers())?;
+            }
+            Some(tiles)
+        };
+        if !wanted.is_filled {
+            matrix.fill(wanted.expression, wanted.points, wanted.added)?;
+        }
+        matrix.factor(cancelled)?;
+        let weights = matrix.solve(wanted.targets)?;
+        let tiles = match own {
+            None => matrix.take_back()?,
+            Some(mut tiles) => {
+                matrix.read(tiles.numbers_mut())?;
+                tiles
+            }
+        };
+        Ok(Made { factor: TiledMatrix::of_packed(wanted.points.len(), TILE, tiles), weights })
+    }
+}
+
+#[cfg(test)]
+mod tests;

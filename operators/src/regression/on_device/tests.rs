@@ -1,0 +1,185 @@
+//! Fits whose factors a device makes, compared with those of threads.
+
+use boxwork_kernels::chance::Random;
+use boxwork_kernels::cholesky::Tasks;
+use boxwork_kernels::covariance::Points;
+use boxwork_kernels::gaussian_process::{
+    FactorDevice, FitError, Jitter, Precision, Regression, Settings, ThisThread, Threads,
+};
+use boxwork_runtime::feeding::Options;
+use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
+
+use super::*;
+
+/// One thread, and a device for factors.
+struct Tested(OnDevice);
+
+impl Threads for Tested {
+    fn factorise(&mut self, work: &dyn Tasks) -> Result<(), Stopped> {
+        ThisThread.factorise(work)
+    }
+
+    fn pieces(&mut self, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
+        ThisThread.pieces(count, f)
+    }
+
+    fn device(&mut self) -> Option<&mut dyn FactorDevice> {
+        Some(self)
+    }
+}
+
+impl FactorDevice for Tested {
+    fn takes(&mut self, n: usize, bytes: usize) -> bool {
+        self.0.takes(n, bytes)
+    }
+
+    fn can_fill(&self, dimensions: usize) -> bool {
+        factor::can_fill(dimensions)
+    }
+
+    fn doubles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f64>) -> Outcome<f64> {
+        self.0.make(wanted, tiles, &|| false)
+    }
+
+    fn singles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f32>) -> Outcome<f32> {
+        self.0.make(wanted, tiles, &|| false)
+    }
+}
+
+fn tested(plan: Plan, memory: Memory) -> Tested {
+    let (_, devices) = Faulty::devices(plan, Options::default());
+    Tested(on(devices.expect("a device"), memory))
+}
+
+fn on(devices: Arc<Devices>, memory: Memory) -> OnDevice {
+    let picked = Picked { devices: Some((devices, Arc::new([0]))), reason: String::new() };
+    OnDevice::of(&picked, memory, 0).expect("a device was picked")
+}
+
+fn samples(n: usize, dimensions: usize) -> (Points, Vec<f64>) {
+    let mut random = Random::mixed(n as u64);
+    let numbers: Vec<f64> = (0..n * dimensions).map(|_| 3.0 * random.unit()).collect();
+    let targets = numbers.chunks_exact(dimensions).map(|x| x[0].sin() + 0.1 * random.unit()).collect();
+    (Points::of_rows(dimensions, &numbers), targets)
+}
+
+fn settings(kernel: &str, precision: Precision) -> Settings {
+    let expression = kernel.parse().expect("a covariance");
+    Settings { expression, noise: 0.0, jitter: Jitter::Auto, normalize: false, precision }
+}
+
+#[test]
+fn a_fit_on_a_device_is_that_of_threads() {
+    if !has_device("a_fit_on_a_device_is_that_of_threads") {
+        return;
+    }
+    for (n, dimensions, precision, memory) in [
+        (1, 1, Precision::F64, Memory::Map),
+        (300, 2, Precision::F64, Memory::Map),
+        (300, 2, Precision::F64, Memory::Copy),
+        (260, 2, Precision::Mixed, Memory::Auto),
+        (200, 2, Precision::F32, Memory::Copy),
+        // Too many for the kernel: slots fill the tiles.
+        (150, 40, Precision::F64, Memory::Map),
+        (150, 40, Precision::F64, Memory::Copy),
+    ] {
+        let (points, targets) = samples(n, dimensions);
+        let settings = settings("1.5 * rbf(l=2) + white(0.1)", precision);
+        let mut device = tested(Plan::default(), memory);
+        let fit = |threads: &mut dyn Threads| {
+            Regression::fit(points.clone(), targets.clone(), &settings, threads).expect("a fit")
+        };
+        let (found, expected) = (fit(&mut device), fit(&mut ThisThread));
+        let case = format!("{n} samples, {precision}, {memory:?}: {:?}", device.0.notes());
+        let allowed = if precision == Precision::F64 { 1e-10 } else { 1e-3 };
+        let near = |a: f64, b: f64| (a - b).abs() <= allowed * (1.0 + b.abs());
+        assert!(near(found.log_likelihood, expected.log_likelihood), "{case}: {}", found.log_likelihood);
+        assert!(found.weights.iter().zip(&expected.weights).all(|(a, b)| near(*a, *b)), "{case}");
+        let of = |fit: &Regression, row: usize| fit.factor.row(row).to_vec();
+        for row in 0..n {
+            assert!(
+                of(&found, row).iter().zip(of(&expected, row)).all(|(a, b)| near(*a, b)),
+                "{case}: row {row}"
+            );
+        }
+        let (done, rows) = (device.0.done, n.div_ceil(TILE) as u64);
+        assert_eq!((device.0.factors, device.0.over.as_deref()), (1, None), "{case}");
+        assert!(done.launches > 0 && done.launches <= 6 * rows + 2, "{case}");
+        match memory {
+            // The tiles, the weights and the mark of a failed pivot come back; the latter two are in one page each.
+            Memory::Map => assert!(done.copied_bytes == 0 && done.maps <= 2 * rows.max(2), "{case}"),
+            Memory::Copy => assert!(done.maps == 0 && done.copied_bytes > 0, "{case}"),
+            Memory::Auto => {}
+        }
+    }
+}
+
+#[test]
+fn covariances_that_are_not_positive_definite_get_a_jitter_or_a_name() {
+    if !has_device("covariances_that_are_not_positive_definite_get_a_jitter_or_a_name") {
+        return;
+    }
+    let (mut points, mut targets) = samples(200, 2);
+    points.push(&points.point(7));
+    targets.push(targets[7]);
+    let mut settings = settings("rbf(l=0.2)", Precision::F64);
+    let mut device = tested(Plan::default(), Memory::Auto);
+    let found = Regression::fit(points.clone(), targets.clone(), &settings, &mut device).unwrap();
+    assert!(found.jitter > 0.0 && device.0.factors >= 2, "{}", found.jitter);
+    settings.jitter = Jitter::None;
+    let failed = Regression::fit(points, targets, &settings, &mut device).unwrap_err();
+    assert_eq!(failed, FitError::NotPositiveDefinite { row: 200, nearest: Some(7), jitter: 0.0 });
+}
+
+#[test]
+fn slots_go_on_where_a_device_fails() {
+    if !has_device("slots_go_on_where_a_device_fails") {
+        return;
+    }
+    let (points, targets) = samples(140, 2);
+    let settings = settings("1.5 * rbf(l=2) + white(0.1)", Precision::F64);
+    let fit = |threads: &mut dyn Threads| {
+        Regression::fit(points.clone(), targets.clone(), &settings, threads).expect("a fit")
+    };
+    let expected = fit(&mut ThisThread);
+    for memory in [Memory::Map, Memory::Copy] {
+        let (whole, devices) = Faulty::devices(Plan::default(), Options::default());
+        let before = whole.calls();
+        let mut device = Tested(on(devices.expect("a device"), memory));
+        fit(&mut device);
+        let calls = whole.calls();
+        drop(device);
+        for step in 1..8 {
+            let call = before + (calls - before) * step / 8;
+            let for_good = step % 2 == 1;
+            let (driver, devices) =
+                Faulty::devices(Plan { call, for_good, ..Plan::default() }, Options::default());
+            let mut device = Tested(on(devices.expect("the device opens"), memory));
+            let found = fit(&mut device);
+            assert!(driver.has_failed(), "call {call} of {calls}");
+            let notes = device.0.notes();
+            assert!(notes[0].contains("slots made the factor"), "call {call}: {notes:?}");
+            assert_eq!(found.weights, expected.weights, "call {call}");
+            drop(device);
+            // A driver that does not even say whether commands have ended keeps the staging memory that they may use.
+            assert!(for_good || driver.left().is_empty(), "call {call}: {:?}", driver.left());
+        }
+    }
+}
+
+#[test]
+fn a_device_without_room_leaves_factors_to_slots() {
+    if !has_device("a_device_without_room_leaves_factors_to_slots") {
+        return;
+    }
+    let (points, targets) = samples(300, 1);
+    let settings = settings("rbf() + white(0.1)", Precision::F64);
+    let options = Options { memory_bytes: Some(500_000), ..Options::default() };
+    let (_, devices) = Faulty::devices(Plan::default(), options);
+    let mut device = Tested(on(devices.expect("a device"), Memory::Copy));
+    let found = Regression::fit(points.clone(), targets.clone(), &settings, &mut device).unwrap();
+    let expected = Regression::fit(points, targets, &settings, &mut ThisThread).unwrap();
+    assert_eq!(found, expected);
+    let notes = device.0.notes();
+    assert!(notes.len() == 1 && notes[0].contains("has room for"), "{notes:?}");
+}
