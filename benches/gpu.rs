@@ -61,6 +61,9 @@
 //! points on the host, beside PyTorch (cuBLAS, cuSOLVER) where it finds a GPU. Arguments: `n=8192,32768 precision=f64,f32 units=auto,0,1,2
 //! block=auto,1024 memory=map,copy rounds=3 peer=none`; `units`: 0 the device's usual arithmetic, 1 and 2 NVIDIA's matrix units for f64.
 //!
+//! `what=seed`: one triangular solve by a launch a column, with the vector mapped, copied or left on the device at each, beside the solve by
+//! tiles. Arguments: `n=32,64,96,128,512,1024,4096 rounds=3`.
+//!
 //! `cargo bench --bench gpu -- what=bounds device=0 objects=17500000`. Devices of class CPU (PoCL) get small sizes by
 //! default. Every line checks its answer first. The binary needs an OpenCL driver and no other file; `what=help` lists
 //! all this.
@@ -108,6 +111,9 @@ mod several;
 
 #[path = "gpu/dense.rs"]
 mod dense;
+
+#[path = "gpu/seed.rs"]
+mod seed;
 
 use std::sync::Arc;
 
@@ -200,6 +206,8 @@ what=cholesky   Cholesky factors, and the fill of a matrix of covariances
 what=gp         fits of a Gaussian process from points on the host
                 n=8192,32768 precision=f64,f32 units=auto,0,1,2 block=auto,1024 memory=map,copy rounds=3 peer=none
                 needs 4 n^2 bytes on the device in f64 (dense: 24 n^2), and a few rows of tiles on the host
+what=seed       one triangular solve by a launch a column, as the study of the beginning did, beside tiles
+                n=32,64,96,128,512,1024,4096 rounds=3
 all             csv=FILE to append what figures are drawn of by benches/gpu/figures
                 device=NUMBER, of those that `boxwork devices` lists
 Needs an OpenCL loader (libOpenCL.so.1) and a driver; and no other file. BOXWORK_CACHE names the folder for compiled
@@ -244,6 +252,7 @@ fn main() {
         "dense" => dense::run_dense(&arguments, &devices, device),
         "cholesky" => dense::run_cholesky(&arguments, &devices, device),
         "gp" => dense::run_gp(&arguments, &devices, device),
+        "seed" => seed::run(&arguments, &devices, device),
         other => {
             eprintln!("what={other} is no question of this bench: what=help lists them");
             std::process::exit(2);

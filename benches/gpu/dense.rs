@@ -290,6 +290,8 @@ fn cholesky<T: DeviceNumber + Default>(
             }
         }
     }
+    // Before rows are read to be compared.
+    let commands = commands_of(&matrix, n);
     compare(&mut matrix, &expression, &points);
     let (least, median) = figures(&seconds);
     let rate = |seconds: f64| (n as f64).powi(3) / 3.0 / seconds / 1e12;
@@ -308,12 +310,12 @@ fn cholesky<T: DeviceNumber + Default>(
     let shares: Vec<String> =
         shares.map(|(name, ns)| format!("{name} {:.1} %", *ns as f64 / 1e7 / all)).collect::<Vec<_>>();
     println!("shares      of the wall clock: {}", shares.join(", "));
-    print_commands(&matrix, n);
+    println!("{commands}");
 }
 
-fn print_commands<T: DeviceNumber>(matrix: &DeviceMatrix<T>, n: usize) {
+fn commands_of<T: DeviceNumber>(matrix: &DeviceMatrix<T>, n: usize) -> String {
     let (done, ms) = (matrix.direct().statistics(), |ns: u64| ns as f64 / 1e6);
-    println!(
+    format!(
         "commands    {} launches: queued {:.1} ms, submitted {:.1} ms, running {:.1} ms; {} maps and {} unmaps in {:.2} ms; {} bytes copied; \
          {} rows of tiles",
         done.launches,
@@ -325,7 +327,7 @@ fn print_commands<T: DeviceNumber>(matrix: &DeviceMatrix<T>, n: usize) {
         ms(done.map_ns),
         done.copied_bytes,
         n.div_ceil(TILE)
-    );
+    )
 }
 
 /// Compares entries of L L^T with the covariances: of three tiles, the last among them.
@@ -414,7 +416,7 @@ fn fit<T: DeviceNumber + Default>(
             parts = [filled, factored - filled, all - factored];
         }
         if round == world.rounds {
-            print_commands(&matrix, n);
+            println!("{}", commands_of(&matrix, n));
         }
     }
     let (least, median) = figures(&seconds);

@@ -157,9 +157,17 @@ fn slots_go_on_where_a_device_fails() {
             let mut device = Tested(on(devices.expect("the device opens"), memory));
             let found = fit(&mut device);
             assert!(driver.has_failed(), "call {call} of {calls}");
+            // A release, or a question for times, costs nothing if it fails once.
+            assert!(!for_good || device.0.over.is_some(), "call {call}");
             let notes = device.0.notes();
-            assert!(notes[0].contains("slots made the factor"), "call {call}: {notes:?}");
-            assert_eq!(found.weights, expected.weights, "call {call}");
+            let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-10 * (1.0 + b.abs());
+            match device.0.over {
+                Some(_) => {
+                    assert!(notes[0].contains("slots made the factor"), "call {call}: {notes:?}");
+                    assert_eq!(found.weights, expected.weights, "call {call}");
+                }
+                None => assert!(found.weights.iter().zip(&expected.weights).all(near), "call {call}"),
+            }
             drop(device);
             // A driver that does not even say whether commands have ended keeps the staging memory that they may use.
             assert!(for_good || driver.left().is_empty(), "call {call}: {:?}", driver.left());
