@@ -21,7 +21,7 @@ use boxwork_kernels::vector::device::Plan;
 use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, VectorRef};
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Pushed};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
+use boxwork_runtime::parameter::{Default, DeviceChoice, Parameter, ParameterType, Value};
 use boxwork_stores::kinds::{Kind as _, Vectors, as_f32};
 use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::space::Space;
@@ -87,7 +87,12 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
         resources::check_measure(arguments, resources)?;
         check_range(arguments, resources)
     }),
-    code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_ROWS_MIN)),
+    code_path: Some(|arguments, devices| match arguments.get("codes") {
+        Some(Value::Text(codes)) if !["none", "auto"].contains(&codes.as_str()) => {
+            format!("{}, by codes: devices scan rows", CodePath::detect())
+        }
+        _ => code_path::of_device(arguments, devices, DEVICE_ROWS_MIN),
+    }),
     example: "nearest: {kind: nearest_vectors, space: space, codes: base.codes.arrow, k: 10}",
     share: Some(|bind| {
         let cancelled = || bind.cancellation().is_asked();
@@ -131,6 +136,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         k: bind.count("k"),
         among: Among::new(bind),
         picked,
+        is_asked: bind.device("device") != DeviceChoice::Auto,
         plan: None,
         slots: bind.slots() as u64,
         search: None,
@@ -146,6 +152,8 @@ struct NearestVectors {
     among: Among,
     /// The devices that may scan rows.
     picked: Picked,
+    /// Whether the user asks for these devices.
+    is_asked: bool,
     /// Sizes other than the usual ones, in tests.
     plan: Option<Sized>,
     slots: u64,
@@ -286,6 +294,9 @@ impl NearestVectors {
             return Ok(search);
         }
         let numbers: Vec<Vec<f32>> = numbered.into_iter().map(|(_, numbers)| numbers).collect();
+        if codes.is_given() && self.is_asked && self.picked.devices.is_some() {
+            cx.note("vectors are searched by codes on slots: devices scan rows, with `codes` none");
+        }
         if !codes.is_given() && on_device::can_scan(self.k, &self.picked) && !numbers.is_empty() {
             let sized = self.plan.unwrap_or_else(|| Sized::new(Plan::new(self.k)));
             let sizes = (self.k, self.range, self.slots, sized);

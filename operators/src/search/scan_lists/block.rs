@@ -9,14 +9,14 @@ use std::sync::Arc;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::k_select::Way;
 use boxwork_kernels::panels::PANEL;
-use boxwork_kernels::product::device::{ITEMS, Pairs, Shape, Terms};
+use boxwork_kernels::product::device::{ITEMS, NOWHERE, Pairs, Shape, Terms};
 use boxwork_runtime::feeding::{
     Back, Block, DeviceError, Feed, Grid, Plain, ProgramSource, SharedKey, Value,
 };
 use boxwork_stores::new_number;
 use boxwork_stores::subset::Subset;
 
-use super::placed::{Placed, Shared};
+use super::placed::{Chunk, Placed, Shared};
 use crate::devices::device_kernels::{lists_program, select_of_queries};
 
 /// Panels whose codes one thread arranges at a time, and lists whose tables it computes.
@@ -28,6 +28,8 @@ const ALIVE: u64 = 1;
 const TERMS: u64 = 2;
 const CODEBOOK: u64 = 3;
 const CENTROIDS: u64 = 4;
+/// Bits that these take; the size of a chunk is above them.
+const FORM_BITS: u64 = 3;
 
 /// The parts that all blocks of a request share.
 pub(super) struct Request {
@@ -39,6 +41,8 @@ pub(super) struct Request {
     /// Lists and the places of their queries, by place.
     probes: Vec<(u32, u32)>,
     pub(super) placed: Placed,
+    /// The parts of the lists: one, if devices keep all codes.
+    pub(super) chunks: Arc<[Chunk]>,
     pub(super) subset: Option<Arc<Subset>>,
     /// Candidates of a query.
     pub(super) k: usize,
@@ -53,7 +57,7 @@ impl Request {
     pub(super) fn new(
         shared: &Shared,
         (numbers, vectors, probes): (&[u32], Vec<f32>, Vec<(u32, u32)>),
-        placed: Placed,
+        (placed, chunks): (Placed, Arc<[Chunk]>),
         k: usize,
         terms: Terms,
         subset: Option<&Arc<Subset>>,
@@ -67,6 +71,7 @@ impl Request {
             vectors,
             probes,
             placed,
+            chunks,
             subset: subset.cloned(),
             k,
             dimensions: quantizers.dimensions(),
@@ -74,6 +79,11 @@ impl Request {
             program: lists_program(shape),
             version: new_number(),
         }
+    }
+
+    /// Words of a row's code.
+    pub(super) fn words(&self) -> usize {
+        self.shape.words()
     }
 
     /// The vector of a query.
@@ -111,8 +121,14 @@ fn write<T: Plain + Default>(
 pub(super) struct ListBlock {
     shared: Arc<Shared>,
     request: Arc<Request>,
+    /// The part of the lists, and the number of the group of queries.
+    pub(super) chunk: usize,
+    pub(super) group: usize,
     pub(super) queries: Range<usize>,
     pairs: Pairs,
+    /// The device that keeps the chunk, unless all do or it has failed.
+    pub(super) home: Option<usize>,
+    is_kept: bool,
     /// A device has failed to compute the block.
     pub(super) is_again: bool,
     brings: bool,
@@ -124,19 +140,80 @@ pub(super) struct ListBlock {
 }
 
 impl ListBlock {
-    pub(super) fn new(shared: &Arc<Shared>, request: &Arc<Request>, queries: Range<usize>) -> Self {
-        let each = queries.clone().map(|query| request.placed.of(query));
-        let pairs = Pairs::new(&shared.segments, each);
+    /// A block of the queries of a group and a part of the lists, which stays on its home if that keeps it.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        request: &Arc<Request>,
+        (chunk, group): (usize, usize),
+        queries: Range<usize>,
+        (home, is_kept): (Option<usize>, bool),
+    ) -> Self {
+        let placed = &request.placed;
+        let pairs = match &*request.chunks {
+            [whole] => Pairs::new(&whole.segments, queries.clone().map(|query| placed.of(query))),
+            chunks => {
+                let chunk = &chunks[chunk];
+                let mut numbers = Vec::new();
+                let each = queries.clone().map(|query| placed.of_chunk(query, chunk));
+                let each: Vec<(Range<usize>, &[f32])> = each
+                    .map(|(segments, bases)| {
+                        let first = numbers.len();
+                        numbers.extend(segments.iter().map(|segment| segment - chunk.numbers.start));
+                        (first..numbers.len(), bases)
+                    })
+                    .collect();
+                let each = each.iter().map(|(range, bases)| (&numbers[range.clone()], *bases));
+                Pairs::new(&chunk.segments, each)
+            }
+        };
         Self {
             shared: Arc::clone(shared),
             request: Arc::clone(request),
+            chunk,
+            group,
             queries,
             pairs,
+            home,
+            is_kept,
             is_again: false,
             brings: false,
             device: String::new(),
             least: Vec::new(),
             found: Vec::new(),
+        }
+    }
+
+    /// The key of what the chunk keeps on a device.
+    fn key(&self, form: u64) -> SharedKey {
+        let panels = &self.request.chunks[self.chunk].panels;
+        let form = (panels.len() as u64) << FORM_BITS | form;
+        SharedKey { resource: self.shared.lists.number(), form, part: panels.start as u64 }
+    }
+
+    /// Binds the codes of the chunk, and the rows that are searched.
+    fn bind_codes(&self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
+        let (lists, shape, panels) =
+            (&*self.shared.lists, self.request.shape, self.request.chunks[self.chunk].panels.clone());
+        let of_panel = PANEL * shape.words();
+        let fill = |part: usize, to: &mut [u32]| {
+            let first = panels.start + part * PART_PANELS;
+            lists.arrange(shape, first..first + to.len() / of_panel, to);
+            Ok(())
+        };
+        let (len, part_len) = (panels.len() * of_panel, PART_PANELS * of_panel);
+        match self.is_kept {
+            true => feed.shared_in_parts("codes", self.key(CODES), len, part_len, fill)?,
+            false => feed.pinned_in_parts("codes", self.key(CODES), len, part_len, fill)?,
+        }
+        let words = self.request.placed.alive.as_ref().unwrap_or(&self.shared.alive);
+        let copy = |to: &mut [u32]| {
+            to.copy_from_slice(&words[panels.clone()]);
+            Ok(())
+        };
+        match (&self.request.placed.alive, self.request.chunks.len()) {
+            (Some(_), 1) => feed.replicated("alive", self.request.version, panels.len(), copy),
+            (None, _) if self.is_kept => feed.shared("alive", self.key(ALIVE), panels.len(), copy),
+            _ => feed.write("alive", panels.len(), copy),
         }
     }
 
@@ -146,23 +223,7 @@ impl ListBlock {
         let quantizers = lists.quantizers();
         let codebook = quantizers.codebook().expect("devices scan product codes");
         let key = |form| SharedKey { resource: lists.number(), form, part: 0 };
-        let of_panel = PANEL * shape.words();
-        let panels = lists.panels();
-        feed.shared_in_parts("codes", key(CODES), panels * of_panel, PART_PANELS * of_panel, |part, to| {
-            let first = part * PART_PANELS;
-            lists.arrange(shape, first..first + to.len() / of_panel, to);
-            Ok(())
-        })?;
-        match &self.request.placed.alive {
-            Some(alive) => feed.replicated("alive", self.request.version, panels, |to: &mut [u32]| {
-                to.copy_from_slice(alive);
-                Ok(())
-            })?,
-            None => feed.shared("alive", key(ALIVE), panels, |to: &mut [u32]| {
-                to.copy_from_slice(&self.shared.alive);
-                Ok(())
-            })?,
-        }
+        self.bind_codes(feed)?;
         feed.shared("codebook", key(CODEBOOK), codebook.turned().len(), |to: &mut [f32]| {
             to.copy_from_slice(codebook.turned());
             Ok(())
@@ -202,8 +263,7 @@ impl ListBlock {
     fn enqueue(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let request = Arc::clone(&self.request);
         let (shape, k, count) = (request.shape, request.k, self.queries.len());
-        self.brings =
-            !feed.device().holds(SharedKey { resource: self.shared.lists.number(), form: CODES, part: 0 });
+        self.brings = !feed.device().holds(self.key(CODES));
         self.bind_lists(feed)?;
         let (vectors, size) = match &request.turned {
             Some(turned) => (turned, turned.len() / request.numbers.len()),
@@ -252,6 +312,9 @@ impl Block for ListBlock {
 
     fn collect(&mut self, back: &Back<'_>) {
         self.least = back.numbers::<f32>("least").to_vec();
-        self.found = back.numbers::<u32>("found").to_vec();
+        // Places within the chunk become those of the lists.
+        let first = (self.request.chunks[self.chunk].panels.start * PANEL) as u32;
+        let found = back.numbers::<u32>("found").iter();
+        self.found = found.map(|place| if *place == NOWHERE { NOWHERE } else { first + place }).collect();
     }
 }

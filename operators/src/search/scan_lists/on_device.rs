@@ -1,6 +1,7 @@
 //! The scan of `scan_lists` on devices: some queries are a block, and the rows that come back become candidates.
 //!
-//! Each device has all lists, so any takes any block. Sums have the bits of those of slots, and equal sums go by place, so a block
+//! If each device keeps all lists, any takes any block. Lists that are larger are cut into chunks, which devices share; a chunk that none
+//! keeps passes through. A block is then a chunk for a group of queries, and the least of all chunks are those of the group. Sums have the bits of those of slots, and equal sums go by place, so a block
 //! finds the candidates that slots find; slots take the queries of a block that has failed.
 
 use std::collections::VecDeque;
@@ -12,13 +13,13 @@ use boxwork_kernels::panels::{PANEL, Shortlist};
 use boxwork_kernels::product::device::{NOWHERE, Shape, Terms};
 use boxwork_kernels::vector::{VectorMeasure, inner_product};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::Picked;
+use boxwork_runtime::feeding::{Picked, Residence};
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
 use boxwork_stores::lists::Lists;
 use boxwork_stores::subset::Subset;
 
 use super::block::{ListBlock, Request};
-use super::placed::{Placed, Shared};
+use super::placed::{Chunk, Placed, Shared};
 use super::slots::Wanted;
 use super::{CANDIDATES, ENVELOPE_ROWS, candidates};
 use crate::devices::stage;
@@ -27,19 +28,28 @@ use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Taken};
 /// From so many objects on `auto` takes GPUs.
 pub(crate) const DEVICE_OBJECTS_MIN: u64 = 1 << 16;
 /// Fewer sums are left to slots, unless the user asks for the devices.
-const SUMS_MIN: u64 = 1 << 20;
+const SUMS_MIN: usize = 1 << 20;
 /// Queries and sums of a block at most.
 const BLOCK_QUERIES: usize = 1024;
 const BLOCK_SUMS: usize = 1 << 26;
 /// Bytes of the tables of a block's queries at most.
 const TABLES_BYTES: usize = 64 << 20;
-/// Queries and sums that slots take at a time.
-const OF_SLOTS: stage::Weight = [256, 1 << 24];
+/// Queries that slots take at a time.
+const OF_SLOTS: usize = 256;
+/// Blocks are whole items, and so is what slots take.
+const SIZES: stage::Sizes =
+    stage::Sizes { block: [1, 1], block_min: [1, 1], slots: [1, 1], blocks_per_device: BLOCKS_PER_DEVICE };
 /// Blocks that a device has at a time, those that wait for an end point included.
 const BLOCKS_PER_DEVICE: usize = 3;
 /// The part of a device's memory that lists may take, and the tables of all lists.
 const LISTS_SHARE: u64 = 2;
 const TERMS_SHARE: u64 = 4;
+/// The part of a device's memory that a chunk takes, if lists are cut, and the part for sums and tables of blocks: most of
+/// the rest is for chunks that stay.
+const CHUNK_SHARE: u64 = 32;
+const BLOCKS_SHARE: u64 = 16;
+/// Queries whose least of a chunk a slot takes over at a time.
+const MERGED_AT_ONCE: usize = 64;
 /// Queries of a block whose first candidate is computed again.
 const CHECKED: usize = 4;
 /// From this square of sizes on, sums might leave f32.
@@ -62,6 +72,8 @@ pub(super) struct Sized {
     /// Queries and sums of a block at most.
     pub(super) queries: usize,
     pub(super) sums: usize,
+    /// Panels of a chunk, if devices cannot keep all codes.
+    pub(super) chunk: Option<usize>,
 }
 
 impl Sized {
@@ -70,22 +82,24 @@ impl Sized {
         let codebook = lists.quantizers().codebook()?;
         let shape = Shape::new(codebook, Terms::None);
         let tables = (shape.tables_len() * size_of::<f32>()) as u64;
+        let of_panel = ((PANEL * shape.words() + 1) * size_of::<u32>()) as u64;
+        let of_codes = lists.panels() as u64 * of_panel;
+        let is_whole = of_codes <= buffer.min(budget / LISTS_SHARE);
         let of_terms = tables * lists.count() as u64;
+        let terms_share = if is_whole { TERMS_SHARE } else { CHUNK_SHARE };
         let terms = match lists.measure() {
             VectorMeasure::InnerProduct => Terms::None,
-            _ if of_terms <= buffer.min(budget / TERMS_SHARE) => Terms::Kept,
+            _ if of_terms <= buffer.min(budget / terms_share) => Terms::Kept,
             _ => Terms::Computed,
         };
         let of_terms = if terms == Terms::Kept { of_terms } else { 0 };
-        let of_codes = (lists.panels() * (PANEL * shape.words() + 1) * size_of::<u32>()) as u64;
-        if of_codes > buffer.min(budget / LISTS_SHARE) {
-            return None;
-        }
+        let room = if is_whole { budget - of_terms - of_codes } else { budget / BLOCKS_SHARE };
         // Blocks that a device has at a time, and one that is being read.
-        let room = ((budget - of_terms - of_codes) / (BLOCKS_PER_DEVICE as u64 + 1)).min(buffer);
+        let room = (room / (BLOCKS_PER_DEVICE as u64 + 1)).min(buffer);
         let sums = BLOCK_SUMS.min((room / 2 / size_of::<[f32; 2]>() as u64) as usize);
         let queries = BLOCK_QUERIES.min(TABLES_BYTES.min((room / 4) as usize) / tables as usize);
-        (sums > 0 && queries > 0).then_some(Self { terms, queries, sums })
+        let chunk = (!is_whole).then(|| (buffer.min(budget / CHUNK_SHARE) / of_panel).max(1) as usize);
+        (sums > 0 && queries > 0).then_some(Self { terms, queries, sums, chunk })
     }
 }
 
@@ -145,30 +159,100 @@ pub(super) fn stage(
     if numbers.is_empty() || !fits || !vectors.chunks_exact(dimensions).all(is_small) {
         return Ok(Begun::OnSlots(vectors, probes));
     }
-    let request = Request::new(shared, (numbers, vectors, probes), placed, sizes.kept, sized.terms, subset);
-    let least = if sizes.is_asked { [1, 0] } else { [u64::MAX, SUMS_MIN] };
-    let stage_sizes = stage::Sizes {
-        block: [sized.queries as u64, sized.sums as u64],
-        block_min: least,
-        slots: OF_SLOTS,
-        blocks_per_device: BLOCKS_PER_DEVICE,
+    let all: usize = (0..numbers.len()).map(|query| placed.sums(query)).sum();
+    if !sizes.is_asked && all < SUMS_MIN {
+        return Ok(Begun::OnSlots(vectors, probes));
+    }
+    let chunks = match sized.chunk {
+        None => Arc::clone(&shared.whole),
+        Some(panels) => Chunk::cut(&shared.segments, panels),
     };
+    let mut groups = Group::cut(&placed, numbers.len(), sized);
+    let request =
+        Request::new(shared, (numbers, vectors, probes), (placed, chunks), sizes.kept, sized.terms, subset);
+    let of_panel = ((PANEL * request.words() + 1) * size_of::<u32>()) as u64;
+    let bytes = request.chunks.iter().map(|chunk| chunk.panels.len() as u64 * of_panel);
+    let residence = sized.chunk.map(|_| Residence::new(&devices, Arc::clone(&allowed), bytes));
+    let items = items(&request, &mut groups);
     let task = ListScan {
         shared: Arc::clone(shared),
         request: Arc::new(request),
+        residence,
         slots: sizes.slots,
+        groups,
+        items,
         next: 0,
         done: 0,
     };
-    Ok(Begun::Stage(Box::new(DeviceStage::new(task, stage_sizes, Some((devices, allowed))))))
+    Ok(Begun::Stage(Box::new(DeviceStage::new(task, SIZES, Some((devices, allowed))))))
+}
+
+/// A part of the scan: a chunk of the lists, for a group of queries.
+#[derive(Clone, Copy)]
+pub(super) struct Item {
+    chunk: usize,
+    group: usize,
+}
+
+/// The items of a scan: all groups take a chunk before the next one. Queries that look into no list of a chunk do without it.
+fn items(request: &Request, groups: &mut [Group]) -> VecDeque<Item> {
+    let (chunks, count) = (&request.chunks, groups.len());
+    let mut has = vec![false; chunks.len() * count];
+    for (number, group) in groups.iter_mut().enumerate() {
+        for query in group.queries.clone() {
+            for segment in request.placed.of(query).0 {
+                let chunk = chunks.partition_point(|chunk| chunk.numbers.end <= *segment);
+                has[chunk * count + number] = true;
+                (group.last, group.made) = (group.last.max(chunk), None);
+            }
+        }
+    }
+    let each = (0..chunks.len()).flat_map(|chunk| (0..count).map(move |group| Item { chunk, group }));
+    each.zip(has).filter_map(|(item, has)| has.then_some(item)).collect()
+}
+
+/// Queries that share blocks.
+struct Group {
+    queries: Range<usize>,
+    /// The last chunk that they need.
+    last: usize,
+    /// By query, the least of the chunks so far; empty if there is one chunk.
+    least: Vec<Shortlist>,
+    /// What slots have found for all chunks, once a block has failed: candidates, and the next query.
+    on_slots: Option<(Vec<(u32, u64)>, usize)>,
+    /// The candidates, once the last chunk is done, until those of the groups before have left.
+    made: Option<Vec<Envelope>>,
+}
+
+impl Group {
+    /// Cuts queries into groups, none of which has more of them or of their sums than a block may have.
+    fn cut(placed: &Placed, count: usize, sized: Sized) -> Vec<Self> {
+        let (mut groups, mut first, mut sums) = (Vec::new(), 0, 0);
+        let group =
+            |queries| Self { queries, last: 0, least: Vec::new(), on_slots: None, made: Some(Vec::new()) };
+        for query in 0..count {
+            let of_query = placed.sums(query);
+            if query > first && (query - first == sized.queries || sums + of_query > sized.sums) {
+                groups.push(group(first..query));
+                (first, sums) = (query, 0);
+            }
+            sums += of_query;
+        }
+        groups.push(group(first..count));
+        groups
+    }
 }
 
 /// The scan for all queries of a request, as a task for devices.
 pub(super) struct ListScan {
     shared: Arc<Shared>,
     request: Arc<Request>,
+    /// The homes of the chunks, unless each device has all codes.
+    residence: Option<Residence>,
     slots: usize,
-    /// The next query to take.
+    groups: Vec<Group>,
+    items: VecDeque<Item>,
+    /// The next group whose candidates leave: they come by query.
     next: usize,
     /// Queries whose candidates are found.
     done: usize,
@@ -212,56 +296,46 @@ impl ListScan {
     }
 }
 
-impl DeviceTask for ListScan {
-    type Item = usize;
-    type Block = ListBlock;
-    type Made = Envelope;
-
-    const IS_ORDERED: bool = true;
-
-    fn take(&mut self, _: &mut Context<'_>, _: bool) -> Result<Option<Taken<usize>>, BoxError> {
-        if self.next == self.request.numbers.len() {
-            return Ok(None);
+impl ListScan {
+    /// Takes over the least of a chunk.
+    fn merge(&mut self, cx: &mut Context<'_>, block: &ListBlock) {
+        let (k, group) = (self.request.k, &mut self.groups[block.group]);
+        if group.least.is_empty() {
+            group.least = vec![Shortlist::new(k, 0.0); group.queries.len()];
         }
-        let query = self.next;
-        self.next += 1;
-        Ok(Some(Taken::Piece(query, [1, self.request.placed.sums(query) as u64])))
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut group.least, MERGED_AT_ONCE, |first, least| {
+                for (query, least) in (first..).zip(least) {
+                    let of_query = query * k..(query + 1) * k;
+                    for (score, place) in block.least[of_query.clone()].iter().zip(&block.found[of_query]) {
+                        if *place != NOWHERE {
+                            least.offer(*score, *place);
+                        }
+                    }
+                }
+            });
+        });
     }
 
-    fn is_ended(&self, _: &Context<'_>) -> bool {
-        self.next == self.request.numbers.len()
-    }
-
-    fn has_items(&self) -> bool {
-        self.next < self.request.numbers.len()
-    }
-
-    fn block(&mut self, _: &mut Context<'_>, items: Vec<usize>) -> Result<ListBlock, BoxError> {
-        let (first, end) = (items[0], items[items.len() - 1] + 1);
-        debug_assert_eq!(items.len(), end - first, "queries come one after the other");
-        Ok(ListBlock::new(&self.shared, &self.request, first..end))
-    }
-
-    fn finish(&mut self, cx: &mut Context<'_>, block: ListBlock) -> Result<BlockOutcome<Self>, BoxError> {
-        if !self.is_as_reference(&block) {
-            let problem = "its sums differ from the processor's: lists are scanned without devices";
-            cx.report(block.device.clone(), problem);
-            return Ok(BlockOutcome::Untrusted(block.queries.collect()));
-        }
+    /// Envelopes of the candidates at some places, about one for each piece; `places` gives those of a query of a group.
+    fn candidates(
+        &self,
+        cx: &mut Context<'_>,
+        queries: Range<usize>,
+        places: &(dyn Fn(usize) -> Vec<u32> + Sync),
+    ) -> Result<Vec<Envelope>, BoxError> {
         let (wanted, numbers, k) = (self.wanted(), &self.request.numbers, self.request.k);
-        // About an envelope for each piece.
         let at_once = (ENVELOPE_ROWS / k).max(1);
-        let firsts = block.queries.clone().step_by(at_once);
+        let firsts = queries.clone().step_by(at_once);
         let mut parts: Vec<(usize, Result<Vec<Envelope>, BoxError>)> =
             firsts.map(|first| (first, Ok(Vec::new()))).collect();
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
                 for (first, made) in parts {
                     let mut rows = Vec::with_capacity(at_once * k);
-                    let queries = *first..block.queries.end.min(*first + at_once);
-                    let found = block.found[(*first - block.queries.start) * k..].chunks_exact(k);
-                    for (number, found) in numbers[queries].iter().zip(found) {
-                        let ids = wanted.ids(found.iter().copied().filter(|place| *place != NOWHERE));
+                    let of_part = *first..queries.end.min(*first + at_once);
+                    for (query, number) in of_part.clone().zip(&numbers[of_part]) {
+                        let ids = wanted.ids(places(query - queries.start).into_iter());
                         rows.extend(ids.into_iter().map(|id| (*number, id)));
                     }
                     *made = rows.chunks(ENVELOPE_ROWS).map(candidates).collect();
@@ -272,34 +346,142 @@ impl DeviceTask for ListScan {
         for (_, of_part) in parts {
             made.extend(of_part?);
         }
-        self.are_done(cx, block.queries, true);
+        Ok(made)
+    }
+
+    /// Ends a group whose last chunk is done.
+    fn end(&mut self, cx: &mut Context<'_>, group: usize) -> Result<Vec<Envelope>, BoxError> {
+        if let Some((rows, _)) = self.groups[group].on_slots.take() {
+            let made = rows.chunks(ENVELOPE_ROWS).map(candidates).collect::<Result<_, BoxError>>()?;
+            return Ok(self.leaving(group, made));
+        }
+        let least = std::mem::take(&mut self.groups[group].least);
+        let places = |query: usize| {
+            let least = least[query].clone().by_score();
+            least.into_iter().map(|(_, place)| place).collect::<Vec<u32>>()
+        };
+        self.end_with(cx, group, &places)
+    }
+
+    /// Ends a group that devices have scanned; `places` gives those of each of its queries.
+    fn end_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        group: usize,
+        places: &(dyn Fn(usize) -> Vec<u32> + Sync),
+    ) -> Result<Vec<Envelope>, BoxError> {
+        let queries = self.groups[group].queries.clone();
+        let made = self.candidates(cx, queries.clone(), places)?;
+        self.are_done(cx, queries, true);
+        Ok(self.leaving(group, made))
+    }
+
+    /// The candidates that may leave, now that a group has all of its own.
+    fn leaving(&mut self, group: usize, made: Vec<Envelope>) -> Vec<Envelope> {
+        self.groups[group].made = Some(made);
+        let mut leaving = Vec::new();
+        while let Some(made) = self.groups.get_mut(self.next).and_then(|group| group.made.take()) {
+            leaving.extend(made);
+            self.next += 1;
+        }
+        leaving
+    }
+}
+
+impl DeviceTask for ListScan {
+    type Item = Item;
+    type Block = ListBlock;
+    type Made = Envelope;
+
+    const IS_ORDERED: bool = true;
+
+    fn take(&mut self, _: &mut Context<'_>, _: bool) -> Result<Option<Taken<Item>>, BoxError> {
+        Ok(self.items.pop_front().map(|item| match self.groups[item.group].on_slots {
+            Some(_) => Taken::ForSlots(item),
+            None => Taken::Whole(item),
+        }))
+    }
+
+    fn is_ended(&self, _: &Context<'_>) -> bool {
+        self.items.is_empty()
+    }
+
+    fn has_items(&self) -> bool {
+        !self.items.is_empty()
+    }
+
+    fn block(&mut self, _: &mut Context<'_>, items: Vec<Item>) -> Result<ListBlock, BoxError> {
+        let [Item { chunk, group }] = items[..] else { unreachable!("a block is a chunk for a group") };
+        let home = self.residence.as_ref().map(|residence| residence.home(chunk));
+        let is_kept = self.residence.as_ref().is_none_or(|residence| residence.is_kept(chunk));
+        let queries = self.groups[group].queries.clone();
+        Ok(ListBlock::new(&self.shared, &self.request, (chunk, group), queries, (home, is_kept)))
+    }
+
+    fn home(&self, block: &ListBlock) -> Option<usize> {
+        block.home
+    }
+
+    fn finish(&mut self, cx: &mut Context<'_>, block: ListBlock) -> Result<BlockOutcome<Self>, BoxError> {
+        let ListBlock { chunk, group, .. } = block;
+        if !self.is_as_reference(&block) {
+            let problem = "its sums differ from the processor's: lists are scanned without devices";
+            cx.report(block.device.clone(), problem);
+            return Ok(BlockOutcome::Untrusted(vec![Item { chunk, group }]));
+        }
+        if self.request.chunks.len() == 1 {
+            let k = self.request.k;
+            let places = |query: usize| {
+                let places = block.found[query * k..(query + 1) * k].iter().copied();
+                places.filter(|place| *place != NOWHERE).collect::<Vec<u32>>()
+            };
+            return Ok(BlockOutcome::Made(self.end_with(cx, group, &places)?));
+        }
+        if self.groups[group].on_slots.is_none() {
+            self.merge(cx, &block);
+        }
+        let made = if self.groups[group].last == chunk { self.end(cx, group)? } else { Vec::new() };
         Ok(BlockOutcome::Made(made))
     }
 
     fn failed(&mut self, mut block: ListBlock, is_served: bool) -> BlockOutcome<Self> {
+        // The device that keeps the chunk failed; any other may compute the block.
+        block.home = None;
         if is_served && !std::mem::replace(&mut block.is_again, true) {
             return BlockOutcome::Retry(block);
         }
-        BlockOutcome::Fallback(block.queries.collect())
+        BlockOutcome::Fallback(vec![Item { chunk: block.chunk, group: block.group }])
     }
 
+    /// Slots scan all chunks for a group at once.
     fn compute(
         &mut self,
         cx: &mut Context<'_>,
-        left: &mut VecDeque<usize>,
+        left: &mut VecDeque<Item>,
     ) -> Result<Vec<Envelope>, BoxError> {
-        let Some(first) = left.front().copied() else { return Ok(Vec::new()) };
-        let follow = left.iter().zip(first..).take_while(|(query, next)| *query == next).count();
-        let queries = first..first + follow.min(OF_SLOTS[0] as usize);
-        left.drain(..queries.len());
-        let request = Arc::clone(&self.request);
-        let probes: Vec<(u32, u32)> = request.probes_of(queries.clone()).collect();
-        let vectors: Vec<f32> = queries.clone().flat_map(|query| request.vector(query)).copied().collect();
-        let Some(found) = self.wanted().find(cx, &probes, &request.numbers[queries.clone()], vectors)? else {
+        let Some(Item { chunk, group }) = left.front().copied() else { return Ok(Vec::new()) };
+        let of_group = self.groups[group].queries.clone();
+        let (mut rows, next) =
+            self.groups[group].on_slots.take().unwrap_or_else(|| (Vec::new(), of_group.start));
+        let queries = next..of_group.end.min(next + OF_SLOTS);
+        if !queries.is_empty() {
+            let request = Arc::clone(&self.request);
+            let probes: Vec<(u32, u32)> = request.probes_of(queries.clone()).collect();
+            let vectors: Vec<f32> =
+                queries.clone().flat_map(|query| request.vector(query)).copied().collect();
+            let numbers = &request.numbers[queries.clone()];
+            let Some(found) = self.wanted().find(cx, &probes, numbers, vectors)? else {
+                return Ok(Vec::new());
+            };
+            rows.extend(found);
+            self.are_done(cx, queries.clone(), false);
+        }
+        self.groups[group].on_slots = Some((rows, queries.end));
+        if queries.end < of_group.end {
             return Ok(Vec::new());
-        };
-        self.are_done(cx, queries, false);
-        found.chunks(ENVELOPE_ROWS).map(candidates).collect()
+        }
+        left.pop_front();
+        if self.groups[group].last == chunk { self.end(cx, group) } else { Ok(Vec::new()) }
     }
 
     fn has_room(&self, cx: &Context<'_>) -> bool {

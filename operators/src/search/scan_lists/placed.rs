@@ -1,5 +1,6 @@
 //! What devices scan: the segments of lists, those that each query looks into, and the numbers with which their sums begin.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
@@ -12,6 +13,8 @@ use boxwork_stores::subset::Subset;
 
 /// Queries that a slot takes at a time.
 const QUERIES_AT_ONCE: usize = 64;
+/// Panels of a segment at most: a chunk has whole segments.
+const SEGMENT_PANELS: usize = 1 << 13;
 
 /// What requests share.
 pub(super) struct Shared {
@@ -20,29 +23,78 @@ pub(super) struct Shared {
     pub(super) segments: Vec<Segment>,
     /// The segments of each list.
     of_list: Vec<Vec<u32>>,
+    /// All of them, for devices that keep all codes.
+    pub(super) whole: Arc<[Chunk]>,
     pub(super) alive: Vec<u32>,
     /// The largest norm of a centroid, and of what a code stands for.
     pub(super) norm_max: f64,
 }
 
+/// Segments whose codes lie in one buffer on a device.
+pub(super) struct Chunk {
+    /// Their numbers.
+    pub(super) numbers: Range<u32>,
+    /// Their panels.
+    pub(super) panels: Range<usize>,
+    /// The segments, with the numbers of panels within the chunk.
+    pub(super) segments: Vec<Segment>,
+}
+
+impl Chunk {
+    /// Cuts segments into chunks of so many panels at most, or of one segment that has more.
+    pub(super) fn cut(segments: &[Segment], panels_max: usize) -> Arc<[Self]> {
+        let (mut chunks, mut first) = (Vec::new(), 0);
+        while first < segments.len() {
+            let start = segments[first].groups.start;
+            let fits = |segment: &&Segment| (segment.groups.end - start) as usize <= panels_max;
+            let count = segments[first..].iter().take_while(fits).count().max(1);
+            let of_chunk = &segments[first..first + count];
+            let shifted = |segment: &Segment| {
+                let groups = segment.groups.start - start..segment.groups.end - start;
+                Segment { list: segment.list, groups }
+            };
+            chunks.push(Self {
+                numbers: first as u32..(first + count) as u32,
+                panels: start as usize..of_chunk[count - 1].groups.end as usize,
+                segments: of_chunk.iter().map(shifted).collect(),
+            });
+            first += count;
+        }
+        chunks.into()
+    }
+}
+
 impl Shared {
     /// For some lists.
     pub(super) fn new(lists: &Arc<Lists>) -> Self {
+        Self::of_segments(lists, SEGMENT_PANELS)
+    }
+
+    /// For some lists, in segments of so many panels at most.
+    pub(super) fn of_segments(lists: &Arc<Lists>, panels_max: usize) -> Self {
         let (lists, mut of_list) = (Arc::clone(lists), vec![Vec::new(); lists.count()]);
         let Some(codebook) = lists.quantizers().codebook() else {
-            return Self { lists, segments: Vec::new(), of_list, alive: Vec::new(), norm_max: 0.0 };
+            let whole = Chunk::cut(&[], usize::MAX);
+            return Self { lists, segments: Vec::new(), of_list, whole, alive: Vec::new(), norm_max: 0.0 };
         };
         let norm = |vector: &[f32]| inner_product(vector, vector).sqrt();
         let largest = |vectors: &[f32], size: usize| vectors.chunks_exact(size).map(norm).fold(0.0, f64::max);
         let of_lists = largest(lists.quantizers().centroids(), lists.quantizers().dimensions());
         let of_parts = codebook.numbers().chunks_exact(codebook.width() * codebook.bits().centroids());
         let of_code = of_parts.map(|part| largest(part, codebook.width()).powi(2)).sum::<f64>().sqrt();
-        let segments = lists.segments();
+        let cut = |segment: Segment| {
+            let Segment { list, groups } = segment;
+            let firsts = groups.clone().step_by(panels_max);
+            firsts
+                .map(move |first| Segment { list, groups: first..groups.end.min(first + panels_max as u32) })
+        };
+        let segments: Vec<Segment> = lists.segments().into_iter().flat_map(cut).collect();
         for (number, segment) in (0..).zip(&segments) {
             of_list[segment.list as usize].push(number);
         }
         let alive = lists.alive();
-        Self { segments, of_list, alive, norm_max: of_lists + of_code, lists }
+        let whole = Chunk::cut(&segments, usize::MAX);
+        Self { segments, of_list, whole, alive, norm_max: of_lists + of_code, lists }
     }
 }
 
@@ -130,6 +182,14 @@ impl Placed {
     pub(super) fn of(&self, query: usize) -> (&[u32], &[f32]) {
         let range = self.firsts[query]..self.firsts[query + 1];
         (&self.segments[range.clone()], &self.bases[range])
+    }
+
+    /// As [`Placed::of`], for the segments of a chunk.
+    pub(super) fn of_chunk(&self, query: usize, chunk: &Chunk) -> (&[u32], &[f32]) {
+        let (segments, bases) = self.of(query);
+        let place = |number: u32| segments.partition_point(|segment| *segment < number);
+        let range = place(chunk.numbers.start)..place(chunk.numbers.end);
+        (&segments[range.clone()], &bases[range])
     }
 
     /// The sums of a query.

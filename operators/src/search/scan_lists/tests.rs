@@ -7,6 +7,7 @@ use arrow_array::builder::{Float32Builder, ListBuilder};
 use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::{DataType, Field};
 use boxwork_kernels::chance::Random;
+use boxwork_kernels::panels::PANEL;
 use boxwork_kernels::product::device::Terms;
 use boxwork_kernels::vector::VectorMeasure;
 use boxwork_runtime::feeding::Options;
@@ -36,6 +37,8 @@ struct Case {
     terms: Terms,
     /// Queries and sums of a block at most.
     of_block: (usize, usize),
+    /// Panels of a chunk at most, if the codes are cut.
+    chunk: Option<usize>,
     /// Whether numbers are few, so that many sums are equal.
     has_ties: bool,
     /// The objects to search among, if not all.
@@ -52,6 +55,7 @@ const USUAL: Case = Case {
     queries: 9,
     terms: Terms::Kept,
     of_block: (1024, 1 << 20),
+    chunk: None,
     has_ties: false,
     among: None,
 };
@@ -76,8 +80,13 @@ fn vectors(dimensions: usize, numbers: &[f32]) -> ArrayRef {
 
 /// Lists of random codes of a store without some of its objects.
 fn lists(case: &Case, random: &mut Random, folder: &Path) -> Arc<Lists> {
+    lists_of(&SIZES, case, random, folder)
+}
+
+/// As [`lists`], with so many objects in each.
+fn lists_of(sizes: &[usize], case: &Case, random: &mut Random, folder: &Path) -> Arc<Lists> {
     let Case { dimensions, parts, .. } = *case;
-    let count: usize = SIZES.iter().sum();
+    let count: usize = sizes.iter().sum();
     let names = StringArray::from_iter_values((0..count).map(|row| row.to_string()));
     let objects = vectors(dimensions, &numbers(random, count * dimensions, case.has_ties));
     let space = |removed| {
@@ -86,7 +95,7 @@ fn lists(case: &Case, random: &mut Random, folder: &Path) -> Arc<Lists> {
         let store = rows.finish_without(removed, Path::new("rows"), None).unwrap();
         spaces::open(&DistanceOptions::named(case.measure.name()), Arc::new(store) as Arc<dyn Store>).unwrap()
     };
-    let mut centroids = numbers(random, SIZES.len() * dimensions, case.has_ties);
+    let mut centroids = numbers(random, sizes.len() * dimensions, case.has_ties);
     normalise_for(case.measure, &mut centroids, dimensions);
     let turned = case.turned.unwrap_or(dimensions);
     let bits = case.coding.bits();
@@ -102,7 +111,7 @@ fn lists(case: &Case, random: &mut Random, folder: &Path) -> Arc<Lists> {
     let of_list = |(list, size): (usize, &usize)| std::iter::repeat_n(list as u32, *size);
     let mut assigned = Assigned {
         ids: (0..count as u64).collect(),
-        lists: SIZES.iter().enumerate().flat_map(of_list).collect(),
+        lists: sizes.iter().enumerate().flat_map(of_list).collect(),
         codes: Vec::new(),
     };
     let limit = bits.map_or(0, |bits| bits.centroids() as u64);
@@ -114,20 +123,15 @@ fn lists(case: &Case, random: &mut Random, folder: &Path) -> Arc<Lists> {
     Arc::new(Lists::open(&path, &space(removed)).unwrap())
 }
 
-/// The candidates of an operator: queries and ids, as they come.
-fn answers(
-    operator: ScanLists,
-    case: &Case,
-    asked: &[f32],
-    probes: &[(u32, u32)],
-) -> (Vec<(u32, u64)>, Vec<String>) {
-    let mut harness = Harness::of(&SCAN_LISTS, Box::new(operator));
-    let names = (0..case.queries).map(|query| query.to_string());
+/// Gives queries and the lists that they look into.
+fn give(harness: &mut Harness, dimensions: usize, asked: &[f32], probes: &[(u32, u32)]) {
+    let queries = asked.len() / dimensions;
+    let names = (0..queries).map(|query| query.to_string());
     let columns: [(&str, ArrayRef); 3] = [
         // Numbers of queries have gaps.
-        ("query", Arc::new(UInt32Array::from_iter_values((0..case.queries as u32).map(|query| 3 * query)))),
+        ("query", Arc::new(UInt32Array::from_iter_values((0..queries as u32).map(|query| 3 * query)))),
         ("name", Arc::new(StringArray::from_iter_values(names))),
-        ("object", vectors(case.dimensions, asked)),
+        ("object", vectors(dimensions, asked)),
     ];
     harness.give(QUERY, Envelope::from_columns(columns).unwrap());
     for probes in probes.chunks(50) {
@@ -139,6 +143,17 @@ fn answers(
         harness.give(PROBES, Envelope::from_columns(columns).unwrap());
     }
     harness.end(PROBES);
+}
+
+/// The candidates of an operator: queries and ids, as they come.
+fn answers(
+    operator: ScanLists,
+    case: &Case,
+    asked: &[f32],
+    probes: &[(u32, u32)],
+) -> (Vec<(u32, u64)>, Vec<String>) {
+    let mut harness = Harness::of(&SCAN_LISTS, Box::new(operator));
+    give(&mut harness, case.dimensions, asked, probes);
     harness.room(1000);
     while !harness.is_done() {
         harness.run().unwrap();
@@ -175,7 +190,8 @@ fn check(case: &Case, faults: Plan) -> u64 {
         let is_among = case.among.is_none_or(|has| has(id)) && lists.space().store().has(id);
         is_among.then(|| writeln!(file, "{id}").unwrap());
     }
-    let shared = Arc::new(Shared::new(&lists));
+    let segment_panels = if case.chunk.is_some() { 4 } else { 1 << 20 };
+    let shared = Arc::new(Shared::of_segments(&lists, segment_panels));
     let operator = |picked| ScanLists {
         shared: Arc::clone(&shared),
         kept: case.kept,
@@ -184,7 +200,12 @@ fn check(case: &Case, faults: Plan) -> u64 {
         slots: 2,
         picked,
         is_asked: true,
-        sized: Some(Sized { terms: case.terms, queries: case.of_block.0, sums: case.of_block.1 }),
+        sized: Some(Sized {
+            terms: case.terms,
+            queries: case.of_block.0,
+            sums: case.of_block.1,
+            chunk: case.chunk,
+        }),
         probes: Vec::new(),
         search: None,
     };
@@ -285,6 +306,27 @@ fn devices_scan_among_some_objects() {
 }
 
 #[test]
+fn chunks_of_lists_find_what_slots_find() {
+    if !has_device("chunks_of_lists_find_what_slots_find") {
+        return;
+    }
+    let most: fn(u64) -> bool = |id| !id.is_multiple_of(7);
+    for (panels, devices) in [(1, 1), (4, 1), (9, 2), (13, 3), (1000, 1)] {
+        let case = Case { queries: 30, chunk: Some(panels), of_block: (8, 1 << 20), ..USUAL };
+        let several = |case: &Case| check(case, Plan { appears_as: devices, ..Plan::default() });
+        several(&case);
+        several(&Case { has_ties: true, coding: Coding::Fast, ..case });
+        several(&Case { kept: 700, among: Some(most), ..case });
+        several(&Case { measure: VectorMeasure::InnerProduct, terms: Terms::None, kept: 1, ..case });
+    }
+    let case = Case { queries: 30, chunk: Some(6), of_block: (8, 1 << 20), ..USUAL };
+    let calls = check(&case, Plan { appears_as: 2, ..Plan::default() });
+    for (call, for_good) in (1..calls).step_by(11).zip([false, true].into_iter().cycle()) {
+        check(&case, Plan { call, for_good, appears_as: 2, ..Plan::default() });
+    }
+}
+
+#[test]
 fn what_devices_cannot_scan_is_left_to_slots_with_a_note() {
     if !has_device("what_devices_cannot_scan_is_left_to_slots_with_a_note") {
         return;
@@ -308,4 +350,109 @@ fn devices_that_fail_change_no_candidate() {
     }
     // No device has room for the sums of a block.
     check(&case, Plan { buffer_bytes_max: Some(8192), ..Plan::default() });
+}
+
+/// A scan whose output has room for one envelope, which is cancelled once that is full; returns the candidates before and after.
+fn cancelled_midway(operator: ScanLists, asked: &[f32], probes: &[(u32, u32)]) -> (usize, usize) {
+    let mut harness = Harness::of(&SCAN_LISTS, Box::new(operator));
+    harness.room(1);
+    give(&mut harness, USUAL.dimensions, asked, probes);
+    harness.run().unwrap();
+    assert!(!harness.is_done(), "it waits for room");
+    let rows = |harness: &mut Harness| harness.taken(CANDIDATES).iter().map(Envelope::rows).sum();
+    harness.cancel();
+    let before = rows(&mut harness);
+    harness.run().unwrap();
+    assert!(harness.is_done(), "a cancelled scan ends");
+    (before, rows(&mut harness))
+}
+
+#[test]
+fn a_scan_that_is_cancelled_ends_and_leaves_nothing_on_devices() {
+    let case = Case { queries: 400, kept: 40, of_block: (8, 1 << 20), ..USUAL };
+    let mut random = Random::new(77);
+    let folder = tempfile::tempdir().unwrap();
+    let lists = lists(&case, &mut random, folder.path());
+    let asked = numbers(&mut random, case.queries * case.dimensions, false);
+    let probes: Vec<(u32, u32)> = (0..400).flat_map(|query| [(5, 3 * query), (0, 3 * query)]).collect();
+    let shared = Arc::new(Shared::of_segments(&lists, 4));
+    let operator = |picked, chunk| ScanLists {
+        shared: Arc::clone(&shared),
+        kept: case.kept,
+        range: f64::INFINITY,
+        among: Among::default(),
+        slots: 2,
+        picked,
+        is_asked: true,
+        sized: Some(Sized { terms: case.terms, queries: case.of_block.0, sums: case.of_block.1, chunk }),
+        probes: Vec::new(),
+        search: None,
+    };
+    let none = || Picked { devices: None, reason: String::new() };
+    // Slots, which have taken their input and scan nothing once the request is cancelled.
+    let mut harness = Harness::of(&SCAN_LISTS, Box::new(operator(none(), None)));
+    give(&mut harness, case.dimensions, &asked, &probes);
+    harness.cancel();
+    harness.run().unwrap();
+    assert!(harness.is_done() && harness.taken(CANDIDATES).is_empty());
+    if !has_device("a_scan_that_is_cancelled_ends_and_leaves_nothing_on_devices") {
+        return;
+    }
+    // Devices, with all lists and with chunks of them, and slots that compute what a device has lost.
+    for (chunk, call) in [(None, 0), (Some(4), 0), (None, 40), (Some(4), 40)] {
+        let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
+        let faults = Plan { call, for_good: true, appears_as: 1, ..Plan::default() };
+        let (driver, devices) = Faulty::devices(faults, Options { cache, ..Options::default() });
+        let Ok(devices) = devices else { continue };
+        let picked = Picked { devices: Some((Arc::clone(&devices), Arc::from([0]))), reason: String::new() };
+        let (before, after) = cancelled_midway(operator(picked, chunk), &asked, &probes);
+        assert!(before > 0 && before + after < 400 * 31, "{before} and {after} candidates, chunk {chunk:?}");
+        drop(devices);
+        assert!(call > 0 || driver.left().is_empty(), "{:?} are left", driver.left());
+    }
+}
+
+#[test]
+fn lists_that_are_larger_than_the_memory_of_a_device_pass_through_it() {
+    if !has_device("lists_that_are_larger_than_the_memory_of_a_device_pass_through_it") {
+        return;
+    }
+    let case = Case { queries: 60, coding: Coding::Fast, parts: 8, ..USUAL };
+    let mut random = Random::new(78);
+    let folder = tempfile::tempdir().unwrap();
+    let sizes: Vec<usize> = (0..300).map(|list| 300 + 5 * (list % 17)).collect();
+    let lists = lists_of(&sizes, &case, &mut random, folder.path());
+    let asked = numbers(&mut random, case.queries * case.dimensions, false);
+    let probes: Vec<(u32, u32)> = (0..60).map(|query| (query * 7 % 300, 3 * query)).collect();
+    let shared = Arc::new(Shared::of_segments(&lists, 8));
+    let operator = |picked| ScanLists {
+        shared: Arc::clone(&shared),
+        kept: case.kept,
+        range: f64::INFINITY,
+        among: Among::default(),
+        slots: 2,
+        picked,
+        is_asked: true,
+        sized: None,
+        probes: Vec::new(),
+        search: None,
+    };
+    let (wanted, _) =
+        answers(operator(Picked { devices: None, reason: String::new() }), &case, &asked, &probes);
+    let codes = (lists.panels() * PANEL * 4) as u64;
+    for share in [1, 3] {
+        let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
+        let options = Options { cache, memory_bytes: Some(codes * share), ..Options::default() };
+        let (driver, devices) = Faulty::devices(Plan { appears_as: 1, ..Plan::default() }, options);
+        let devices = devices.unwrap();
+        let picked = Picked { devices: Some((Arc::clone(&devices), Arc::from([0]))), reason: String::new() };
+        let (found, notes) = answers(operator(picked), &case, &asked, &probes);
+        assert_eq!((found == wanted, &notes[..]), (true, &[][..]), "{codes} bytes of codes");
+        let used = devices.list()[0].memory_used_bytes();
+        assert!(used <= codes * share, "{used} bytes of {}", codes * share);
+        let size: u64 = devices.statistics().iter().map(|of_device| of_device.size).sum();
+        assert!(size > 0 && devices.take_warnings().is_empty(), "devices scan them");
+        drop(devices);
+        assert!(driver.left().is_empty());
+    }
 }

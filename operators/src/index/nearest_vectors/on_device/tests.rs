@@ -194,6 +194,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
         range,
         among: case.among.map_or_else(Among::default, |_| Among::of_file(file.path().to_owned())),
         picked: Picked { devices: Some((Arc::clone(&devices), allowed)), reason: String::new() },
+        is_asked: true,
         slots: 2,
         search: None,
         rows: Vec::new(),
