@@ -163,7 +163,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void factor(__global
                 first = min(first, column);
                 pivot = 1;
             }
-            const number root = sqrt(pivot), inverse = 1 / root;
+            // One operation in the chain from column to column, in place of a root and a quotient.
+            const number inverse = rsqrt(pivot), root = pivot * inverse;
             number of_rows[BANDS];
 #pragma unroll
             for (uint a = band; a < BANDS; a++) {
@@ -215,18 +216,25 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void invert(
             held[a][b] = a == b && x == y ? 1 : 0;
         }
     }
+    // The next column of the factor is on its way while a row passes.
+    number next_rows[BANDS], next_pivot = tile[0];
+#pragma unroll
+    for (uint a = 0; a < BANDS; a++) {
+        next_rows[a] = tile[a * SIDE + x];
+    }
 #pragma unroll
     for (uint band = 0; band < BANDS; band++) {
         for (uint r = 0; r < SIDE; r++) {
-            const uint row = band * SIDE + r;
+            const uint row = band * SIDE + r, next = min(row + 1, (uint)(TILE - 1));
             __local number *passing = shelf[r % 2];
-            __global const number *column = tile + row * TILE;
-            const number inverse = 1 / column[row];
+            const number inverse = 1 / next_pivot;
             number of_rows[BANDS];
 #pragma unroll
             for (uint a = band; a < BANDS; a++) {
-                of_rows[a] = column[a * SIDE + x];
+                of_rows[a] = next_rows[a];
+                next_rows[a] = tile[next * TILE + a * SIDE + x];
             }
+            next_pivot = tile[next * TILE + next];
             if (x == r) {
 #pragma unroll
                 for (uint b = 0; b <= band; b++) {

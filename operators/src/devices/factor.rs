@@ -24,22 +24,29 @@ const NONE_FAILED: u32 = u32::MAX;
 pub trait DeviceNumber: Number + Plain {
     /// The numbers as the kernels take them; nothing if the device has no such numbers.
     fn numbers(has_doubles: bool) -> Option<Numbers>;
-    /// Columns of tiles of a block, on a GPU.
-    const BLOCK: usize;
+    /// Columns of tiles of a block on a GPU, for so many rows of tiles: a wide block writes the tiles behind it seldom, a narrow one leaves
+    /// little to launches of single columns.
+    fn block(rows: usize) -> usize;
 }
 
 impl DeviceNumber for f64 {
     fn numbers(has_doubles: bool) -> Option<Numbers> {
         has_doubles.then_some(Numbers::Double)
     }
-    const BLOCK: usize = 8;
+
+    fn block(rows: usize) -> usize {
+        (rows / 8).clamp(2, 16)
+    }
 }
 
 impl DeviceNumber for f32 {
     fn numbers(has_doubles: bool) -> Option<Numbers> {
         Some(Numbers::Single { has_doubles })
     }
-    const BLOCK: usize = 16;
+
+    fn block(rows: usize) -> usize {
+        (rows / 16).clamp(4, 8)
+    }
 }
 
 /// Columns of tiles of a block where cores compute, or a GPU that shares their memory.
@@ -134,9 +141,9 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             return Err(DeviceError::Block(format!("{} has no numbers of f64", info.name)));
         };
         let units = choices.units.unwrap_or_else(|| Units::of(numbers, info.compute_capability));
-        let is_apart = info.class == DeviceClass::Gpu && !info.shares_memory;
-        let block = choices.block.unwrap_or(if is_apart { T::BLOCK } else { BLOCK_SHARED }).max(1);
         let rows = n.div_ceil(TILE);
+        let is_apart = info.class == DeviceClass::Gpu && !info.shares_memory;
+        let block = choices.block.unwrap_or(if is_apart { T::block(rows) } else { BLOCK_SHARED }).max(1);
         direct.allocate::<T>("inverses", rows * TILE * TILE)?;
         let program = factor_program(numbers, units);
         Ok(Self { direct, program, numbers, n, block, lent: None, of: std::marker::PhantomData })
