@@ -24,11 +24,11 @@ const GROUP: usize = 64;
 /// Column `c` of the solve: its unknown, and what the rows below lose.
 const TEXT: &str = "\
 #ifdef BY_COLUMNS
-#define ENTRY(row, column) matrix[(ulong)(column) * n + (row)]
+#define ENTRY(r, c) matrix[(ulong)(c) * n + (r)]
 #else
-#define ENTRY(row, column) matrix[(ulong)(row) * n + (column)]
+#define ENTRY(r, c) matrix[(ulong)(r) * n + (c)]
 #endif
-__kernel void step(__global const float *matrix, __global float *right, __global float *solved, uint n, uint c) {
+__kernel void column(__global const float *matrix, __global float *right, __global float *solved, uint n, uint c) {
     const float x = right[c] / ENTRY(c, c);
     const uint item = get_global_id(0);
     if (item == 0) {
@@ -44,7 +44,7 @@ __kernel void step(__global const float *matrix, __global float *right, __global
 ";
 
 static STEP: [KernelSpec; 1] = [KernelSpec {
-    name: "step",
+    name: "column",
     arguments: &[
         ("matrix", Argument::Buffer),
         ("right", Argument::Buffer),
@@ -184,7 +184,7 @@ fn time(
         for c in 0..n {
             let values = [("n", Value::of(n as u32)), ("c", Value::of(c as u32))];
             let items = (n - c).div_ceil(variant.width);
-            direct.launch(&program, "step", Grid::covering([items], [GROUP]), &values).expect("launched");
+            direct.launch(&program, "column", Grid::covering([items], [GROUP]), &values).expect("launched");
             match variant.between {
                 Between::Nothing => {}
                 Between::Map => {
