@@ -61,6 +61,9 @@ impl Precision for f32 {
     const BARS: [f64; 3] = [1.6, 1.2, 0.8];
 }
 
+/// Rows up to which one thread also runs the tasks in turn: of more, it would take a minute a round.
+const IN_TURN_ROWS: usize = 8192;
+
 /// The sizes of one comparison.
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -91,11 +94,12 @@ where
         check(&peer.name, &own, &numbers(&answer, "product"), T::EPSILON);
     }
     let question = format!("factor {n} {}", T::NAME);
-    let mut sides = vec![
-        Side::new("tasks in turn, 1 thread", || in_turn::<T>(case)),
-        Side::new(format!("graph, {threads} slots"), || graph.run(case).1),
-    ];
-    let mut bars = vec![(threads == 1).then_some(if tile < 256 { 0.93 } else { 0.97 }), None];
+    let mut sides = vec![Side::new(format!("graph, {threads} slots"), || graph.run(case).1)];
+    let mut bars = vec![None];
+    if n <= IN_TURN_ROWS {
+        sides.push(Side::new("tasks in turn, 1 thread", || in_turn::<T>(case)));
+        bars.push((threads == 1).then_some(if tile < 256 { 0.93 } else { 0.97 }));
+    }
     let is_barred = n == 4096 && threads == 1;
     #[cfg(feature = "faer-threads")]
     {
@@ -115,9 +119,9 @@ where
         let rate = Spread::of(side.seconds.iter().map(|seconds| gigaflop / seconds));
         let share = rate.median / limit;
         // Of the tasks in turn on one thread, several slots are so many times as fast.
-        let ratio = sides[1].faster_than(side).median;
-        let bar = if side.name == sides[1].name && is_barred { Some(T::BARS[2]) } else { bar };
-        let figure = if side.name == sides[1].name { share } else { ratio };
+        let ratio = sides[0].faster_than(side).median;
+        let bar = if side.name == sides[0].name && is_barred { Some(T::BARS[2]) } else { bar };
+        let figure = if side.name == sides[0].name { share } else { ratio };
         let verdict = bar.map_or("", |bar| if figure >= bar { "reached" } else { "MISSED" });
         let bar = bar.map_or(String::new(), |bar| bar.to_string());
         println!(
