@@ -142,25 +142,34 @@ fn slots_go_on_where_a_device_fails() {
         Regression::fit(points.clone(), targets.clone(), &settings, threads).expect("a fit")
     };
     let expected = fit(&mut ThisThread);
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-10 * (1.0 + b.abs());
     for memory in [Memory::Map, Memory::Copy] {
         let (whole, devices) = Faulty::devices(Plan::default(), Options::default());
-        let before = whole.calls();
+        let opening = whole.calls();
         let mut device = Tested(on(devices.expect("a device"), memory));
+        // The first fit may compile the kernels, which takes calls that later ones do not make.
         fit(&mut device);
-        let calls = whole.calls();
+        let compiled = whole.calls();
+        fit(&mut device);
+        let calls = whole.calls() - compiled;
         drop(device);
+        let mut hits = 0;
         for step in 1..8 {
-            let call = before + (calls - before) * step / 8;
+            let call = opening + calls * step / 8;
             let for_good = step % 2 == 1;
             let (driver, devices) =
                 Faulty::devices(Plan { call, for_good, ..Plan::default() }, Options::default());
             let mut device = Tested(on(devices.expect("the device opens"), memory));
             let found = fit(&mut device);
-            assert!(driver.has_failed(), "call {call} of {calls}");
+            if !driver.has_failed() {
+                // Questions whether commands have ended are calls too, and how many there are depends on the time.
+                assert!(found.weights.iter().zip(&expected.weights).all(near), "no failure");
+                continue;
+            }
+            hits += 1;
             // A release, or a question for times, costs nothing if it fails once.
             assert!(!for_good || device.0.over.is_some(), "call {call}");
             let notes = device.0.notes();
-            let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-10 * (1.0 + b.abs());
             match device.0.over {
                 Some(_) => {
                     assert!(notes[0].contains("slots made the factor"), "call {call}: {notes:?}");
@@ -172,6 +181,7 @@ fn slots_go_on_where_a_device_fails() {
             // A driver that does not even say whether commands have ended keeps the staging memory that they may use.
             assert!(for_good || driver.left().is_empty(), "call {call}: {:?}", driver.left());
         }
+        assert!(hits >= 3, "{hits} failures of {calls} calls");
     }
 }
 
