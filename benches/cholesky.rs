@@ -118,7 +118,7 @@ where
     for (side, bar) in sides.iter().zip(bars) {
         let rate = Spread::of(side.seconds.iter().map(|seconds| gigaflop / seconds));
         let share = rate.median / limit;
-        // Of the tasks in turn on one thread, several slots are so many times as fast.
+        // The ratio to the tasks in turn on one thread says how many times as fast several slots are.
         let ratio = sides[0].faster_than(side).median;
         let bar = if side.name == sides[0].name && is_barred { Some(T::BARS[2]) } else { bar };
         let figure = if side.name == sides[0].name { share } else { ratio };

@@ -317,7 +317,7 @@ fn codes_beside_the_store_are_found() {
         let told = stats(at, &[&call[..], &k, &out].concat());
         (fs::read_to_string(at.join("a.csv")).expect("a table"), told)
     };
-    // Of bytes, products are as fast as bounds: codes serve queries that are no bytes.
+    // Products of bytes are as fast as bounds, so codes serve queries that are no bytes.
     let numbers: Vec<u8> = (0..70 * 4).flat_map(|i| ((i * 7919 % 251) as f32 + 0.25).to_le_bytes()).collect();
     let head = [70_u32.to_le_bytes(), 4_u32.to_le_bytes()].concat();
     fs::write(at.join("q.fbin"), [head, numbers].concat()).expect("a disk");

@@ -123,7 +123,7 @@ fn write_doubles(path: &Path, numbers: &[f64]) {
     fs::write(path, bytes).expect("the folder can be written to");
 }
 
-/// What is asked, and in which units figures are.
+/// Prints the question and the units of the figures.
 fn head(question: &str, unit: &str) {
     println!("question    {question}");
     println!("unit        {unit}; best and median of the rounds, the answer checked first");
@@ -142,7 +142,7 @@ fn beside(what: &str, own: f64, peer: Option<f64>, wanted: f64) {
     }
 }
 
-/// What the bar asks of the ratio to PyTorch.
+/// The ratio to PyTorch that the bar asks for.
 fn wanted(precision: &str) -> f64 {
     if precision == "f64" { 0.6 } else { 0.7 }
 }
@@ -314,20 +314,7 @@ fn cholesky<T: DeviceNumber + Default>(
 }
 
 fn commands_of<T: DeviceNumber>(matrix: &DeviceMatrix<T>, n: usize) -> String {
-    let (done, ms) = (matrix.direct().statistics(), |ns: u64| ns as f64 / 1e6);
-    format!(
-        "commands    {} launches: queued {:.1} ms, submitted {:.1} ms, running {:.1} ms; {} maps and {} unmaps in {:.2} ms; {} bytes copied; \
-         {} rows of tiles",
-        done.launches,
-        ms(done.queued_ns),
-        ms(done.submitted_ns),
-        ms(done.running_ns),
-        done.maps,
-        done.unmaps,
-        ms(done.map_ns),
-        done.copied_bytes,
-        n.div_ceil(TILE)
-    )
+    format!("commands    {}; {} rows of tiles", matrix.direct().statistics(), n.div_ceil(TILE))
 }
 
 /// Compares entries of L L^T with the covariances: of three tiles, the last among them.

@@ -54,7 +54,7 @@ static STEP: [KernelSpec; 1] = [KernelSpec {
     ],
 }];
 
-/// What happens to the vector between two launches.
+/// The way of the vector between two launches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Between {
     /// It stays on the device.

@@ -137,20 +137,8 @@ fn list_devices(text: &mut String, devices: &[(String, DeviceStatistics)]) {
             time(device.feed_ns),
             device.failures
         );
-        let direct = &device.direct;
-        if direct.launches > 0 {
-            let _ = writeln!(
-                text,
-                "device {name}: {} launches of factors (queued {}, submitted {}, running {}), {} maps and {} unmaps in {}, {} bytes copied",
-                direct.launches,
-                time(direct.queued_ns),
-                time(direct.submitted_ns),
-                time(direct.running_ns),
-                direct.maps,
-                direct.unmaps,
-                time(direct.map_ns),
-                direct.copied_bytes
-            );
+        if device.direct.launches > 0 {
+            let _ = writeln!(text, "device {name}, factors: {}", device.direct);
         }
     }
 }

@@ -477,8 +477,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void forward(
 }
 
 // One step of L^T x = b, from the last tile on, where b is what `forward` has solved: x_j from b_j by the transpose of the inverse, and
-// b_i -= A_ji^T x_j for i < j. Sixteen items sum
-// up a column.
+// b_i -= A_ji^T x_j for i < j. Sixteen items sum up a column.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void backward(
     __global const number *tiles, __global const number *inverses, uint j, __global wide *solved, __global wide *weights) {
     __local wide own[TILE], x[TILE], parts[ITEMS];

@@ -37,7 +37,7 @@ pub struct Wanted<'a> {
     pub is_filled: bool,
 }
 
-/// What a device has made.
+/// The factor and the weights that a device has made.
 pub struct Made<T> {
     /// The factor.
     pub factor: TiledMatrix<T>,
@@ -45,7 +45,7 @@ pub struct Made<T> {
     pub weights: Vec<f64>,
 }
 
-/// What comes of a device: nothing if it has failed, and threads shall do the work.
+/// The result of a device: nothing if it has failed, and threads shall do the work.
 pub type Outcome<T> = Option<Result<Made<T>, Stopped>>;
 
 /// A device that makes factors, of tiles of [`TILE`](super::TILE) rows.

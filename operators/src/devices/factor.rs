@@ -17,7 +17,7 @@ use boxwork_runtime::feeding::{
 
 use super::device_kernels::{factor_program, fill_program};
 
-/// What `failed` holds while no pivot has failed.
+/// The number in `failed` while no pivot has failed.
 const NONE_FAILED: u32 = u32::MAX;
 
 /// A number of tiles on a device.

@@ -62,27 +62,18 @@ impl OnDevice {
         })
     }
 
-    /// What a user should know of the factors.
+    /// Sentences for the user about the factors.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> =
             self.over.iter().map(|over| format!("{over}: slots made the factor")).collect();
         if self.factors > 0 {
-            let (done, ms) = (&self.done, |ns: u64| ns as f64 / 1e6);
             let device = &self.devices.list()[self.device];
             notes.push(format!(
-                "device {} ({}): {} factors, {} launches (queued {:.1} ms, submitted {:.1} ms, running {:.1} ms), {} maps and {} unmaps in \
-                 {:.2} ms, {} bytes copied",
+                "device {} ({}): {} factors, {}",
                 device.idx(),
                 device.info().name,
                 self.factors,
-                done.launches,
-                ms(done.queued_ns),
-                ms(done.submitted_ns),
-                ms(done.running_ns),
-                done.maps,
-                done.unmaps,
-                ms(done.map_ns),
-                done.copied_bytes
+                self.done
             ));
         }
         notes

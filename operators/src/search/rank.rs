@@ -8,16 +8,14 @@ use std::sync::Arc;
 use boxwork_kernels::interrupt::Interrupt;
 use boxwork_kernels::memory::{more, room};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
-};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Pushed};
 use boxwork_runtime::parameter::Default;
 use boxwork_stores::space::{Scratch, Space};
 
 use crate::columns::{self, distances_envelope};
 use crate::resources::{self, SPACE, check_range, get_range, range_parameter};
 use crate::search::queries::{K, Queries, Query};
-use crate::search::top_k::{ADVICE, WHAT};
+use crate::search::top_k::{ADVICE, NEAREST, QUERY, WHAT, check};
 
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
@@ -29,8 +27,6 @@ const SORTED_AT_ONCE: usize = 256;
 const SLACK: usize = 256;
 
 const CANDIDATES: In = In::stream(0, "candidates", columns::candidates, "objects that may be near");
-const QUERY: In = In::side(1, "query", columns::queries, "the queries");
-const NEAREST: Out = Out::new(0, "nearest", columns::distances, "the k nearest of each query, in order");
 
 /// Ranks the candidates of each query by their exact distances.
 ///
@@ -228,10 +224,7 @@ fn distances(
         true => query.prepared.fast_until(&mut Scratch::default(), ids, &mut distances, interrupt)?,
         false => query.prepared.exact_until(ids, &mut distances, interrupt)?,
     }
-    let is_wrong = |distance: &f64| !(distance.is_finite() && (is_signed || distance.is_sign_positive()));
-    if let Some(wrong) = distances.iter().position(is_wrong) {
-        return Err(BoxError::new(format!("the distance of object {} is {}", ids[wrong], distances[wrong])));
-    }
+    ids.iter().zip(&distances).try_for_each(|(id, distance)| check(*id, *distance, is_signed))?;
     Ok(distances.into_iter().zip(ids.iter().copied()).collect())
 }
 

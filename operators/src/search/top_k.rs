@@ -37,8 +37,9 @@ const EXACT_PER_FIRING: usize = 256;
 const EXACT_PER_CHUNK: usize = 8;
 
 const DISTANCES: In = In::stream(0, "distances", columns::distances, "distances of objects");
-const QUERY: In = In::side(1, "query", columns::queries, "the queries");
-const NEAREST: Out = Out::new(0, "nearest", columns::distances, "the k nearest of each query, in order");
+pub(super) const QUERY: In = In::side(1, "query", columns::queries, "the queries");
+pub(super) const NEAREST: Out =
+    Out::new(0, "nearest", columns::distances, "the k nearest of each query, in order");
 const RANGE: HintOut = HintOut::new(0, "range", Join::Minimum, "a distance that contains the whole answer");
 
 /// Keeps the k nearest objects of each query.
@@ -155,6 +156,14 @@ impl Operator for TopK {
     }
 }
 
+/// Refuses the exact distance of an object that is no number of its kind.
+pub(super) fn check(id: u64, distance: f64, is_signed: bool) -> Result<(), BoxError> {
+    match distance.is_finite() && (is_signed || distance.is_sign_positive()) {
+        true => Ok(()),
+        false => Err(BoxError::new(format!("the distance of object {id} is {distance}"))),
+    }
+}
+
 /// Sorts the rows of an envelope by query.
 fn take(
     envelope: &Envelope,
@@ -177,8 +186,8 @@ fn take(
         let is_exact = query.prepared.is_exact();
         for row in rows {
             let distance = distances[row];
-            if is_exact && !(distance.is_finite() && (is_signed || distance.is_sign_positive())) {
-                return Err(BoxError::new(format!("the distance of object {} is {distance}", ids[row])));
+            if is_exact {
+                check(ids[row], distance, is_signed)?;
             }
             if distance <= nearest.limit {
                 more(&mut nearest.found, 1, || WHAT.to_owned(), ADVICE)?;

@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::device::Device;
+use super::direct_statistics::DirectStatistics;
 use super::driver::{Driver, DriverError, DriverResult, Handle, Kind};
 use super::error::DeviceError;
 use super::launch::{Grid, Value};
 use super::memory::Buffer;
 use super::object::Object;
 use super::plain::Plain;
-use super::pool::{Devices, DirectStatistics};
+use super::pool::Devices;
 use super::program::{KernelSpec, ProgramSource, set_arguments};
 use super::staging::Staging;
 
@@ -29,7 +30,8 @@ use super::staging::Staging;
 const COPY_BYTES: usize = 32 << 20;
 /// Looks at a command without a pause between them.
 const LOOKS: u32 = 200;
-/// The time between two later looks: short beside a group of launches.
+/// The time between two later looks: short beside a group of launches. The driver's own wait has no limit of time, so a device that does
+/// not answer would hold its thread for ever.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// A queue of one device, driven by the calling thread, and the buffers that it uses.
@@ -114,7 +116,7 @@ impl Direct {
         &self.device
     }
 
-    /// What has been done so far; times are those of commands that were waited for.
+    /// The counts so far; times are those of commands that were waited for.
     pub fn statistics(&self) -> DirectStatistics {
         self.statistics
     }

@@ -11,6 +11,7 @@ mod feeder;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -19,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use self::feeder::Feeder;
 use super::block::Block;
 use super::device::Device;
+use super::direct_statistics::DirectStatistics;
 use super::driver::{DeviceClass, Driver};
 use super::error::{DeviceError, NoDevices};
 use super::fill_once::HoldsBack;
@@ -74,41 +76,6 @@ pub struct DeviceStatistics {
     pub gathered_bytes: u64,
     /// The commands of threads that drive the device themselves, as the factorisation of a matrix does.
     pub direct: DirectStatistics,
-}
-
-/// The commands of [`Direct`](super::Direct).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct DirectStatistics {
-    /// Kernels launched.
-    pub launches: u64,
-    /// Buffers mapped, so that the host may use them.
-    pub maps: u64,
-    /// Buffers unmapped.
-    pub unmaps: u64,
-    /// Time of the host in maps and unmaps, in nanoseconds.
-    pub map_ns: u64,
-    /// Bytes copied to the device and from it.
-    pub copied_bytes: u64,
-    /// Time from enqueuing a kernel to its submission to the device, of all together, in nanoseconds.
-    pub queued_ns: u64,
-    /// Time from submission to the start, in nanoseconds.
-    pub submitted_ns: u64,
-    /// Time of running, in nanoseconds.
-    pub running_ns: u64,
-}
-
-impl DirectStatistics {
-    /// Adds those of other commands.
-    pub fn add(&mut self, more: &Self) {
-        self.launches += more.launches;
-        self.maps += more.maps;
-        self.unmaps += more.unmaps;
-        self.map_ns += more.map_ns;
-        self.copied_bytes += more.copied_bytes;
-        self.queued_ns += more.queued_ns;
-        self.submitted_ns += more.submitted_ns;
-        self.running_ns += more.running_ns;
-    }
 }
 
 struct State {
@@ -323,8 +290,8 @@ impl Drop for Devices {
     }
 }
 
-impl std::fmt::Debug for Devices {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.list()).finish()
     }
 }

@@ -32,7 +32,7 @@ pub(super) enum Source {
     Beside(Beside),
 }
 
-/// What lies beside the store.
+/// The files of codes beside the store, and the codes of one of them.
 pub(super) struct Beside {
     /// A file of codes that fits.
     fits: Option<PathBuf>,

@@ -72,7 +72,7 @@ fn lists(case: &Case, random: &mut Random, folder: &Path) -> Arc<Lists> {
     Arc::new(Lists::open(&path, &space).unwrap())
 }
 
-/// What an operator finds, and the centroids that it says devices compared.
+/// The lists that an operator finds, and the number of centroids that it says devices compared.
 fn answers(operator: Probe, case: &Case, asked: &[f32]) -> Vec<(u32, u32, u64)> {
     let mut harness = Harness::of(&PROBE, Box::new(operator));
     harness.room(1000);

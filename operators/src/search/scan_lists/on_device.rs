@@ -218,7 +218,7 @@ struct Group {
     last: usize,
     /// By query, the least of the chunks so far; empty if there is one chunk.
     least: Vec<Shortlist>,
-    /// What slots have found for all chunks, once a block has failed: candidates, and the next query.
+    /// The candidates that slots have found for all chunks once a block has failed, and the next query.
     on_slots: Option<(Vec<(u32, u64)>, usize)>,
     /// The candidates, once the last chunk is done, until those of the groups before have left.
     made: Option<Vec<Envelope>>,
