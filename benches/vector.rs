@@ -22,6 +22,8 @@ mod flat;
 mod kmeans;
 #[path = "vector/lists.rs"]
 mod lists;
+#[path = "vector/mapped.rs"]
+mod mapped;
 #[path = "vector/product.rs"]
 mod product;
 #[path = "vector/graph.rs"]
@@ -45,12 +47,13 @@ what=single     one query at a time, by codes: singles=100
 what=u8         rows of bytes
 what=kmeans     clusters of all rows: clusters=4096 iterations=25
 what=lists      rows in lists: lists=1024,4096 probes=1,2,4,8,16,32,64
+what=mapped     lists in mapped files beside lists in memory: lists=1024 probes=1,16
 what=product    codes of 8 bits: all of them, and those of lists: probes=8,32
 what=fastscan   codes of 4 bits, likewise, ranked by their rows
 what=graph      the neighbours of each row: graph_rows=100000
 what=hnsw       walks through a graph (HNSW) beside codes and lists, in builds with the feature graph: expansions=16,32,64,128,256
 what=encode     rows to codes, rows to the nearest of clusters=4096
-several, parted by commas; the default is all but hnsw.
+several, parted by commas; the default is all but hnsw and mapped.
 rows=100000 queries=1000 dimensions=128 sample=FILE rounds=7 threads=1 peer=faiss results=FILE folder=FOLDER";
 
 const ALL: &str = "generator,shares,flat,single,u8,kmeans,lists,product,fastscan,graph,encode";
@@ -105,6 +108,7 @@ fn main() {
             "u8" => flat::bytes(bench),
             "kmeans" => kmeans::run(bench, &arguments),
             "lists" => lists::of_rows(bench, &arguments),
+            "mapped" => mapped::run(bench, &arguments),
             "product" => product::product(bench, &arguments),
             "fastscan" => product::fast(bench, &arguments),
             "graph" => graph::run(bench, &arguments),

@@ -2,8 +2,8 @@
 //! miss objects.
 //!
 //! It is the content of `*.lists.arrow` (`lists/layout.rs`). A list holds the vectors themselves, or codes of their differences
-//! from its centroid (`boxwork_kernels::product`), in groups of 32 rows. Codes and ids are in memory; vectors are read when a query
-//! first looks into their list, and kept.
+//! from its centroid (`boxwork_kernels::product`), in groups of 32 rows. Ids, codes and vectors stay in their files, which are
+//! mapped: a query that first looks into a list has its part of the file checked, and the system keeps in memory what it has room for.
 //!
 //! The distance is l2, ip or cosine. For the cosine, lists hold normalised vectors, and centroids are normalised too; for it and
 //! for ip the lists nearest to a query are those whose centroids have the largest inner products with it.
@@ -20,7 +20,7 @@ mod layout;
 mod writer;
 mod chain;
 mod filling;
-mod rows;
+mod held;
 mod reader;
 mod upkeep;
 
@@ -128,3 +128,6 @@ pub fn dimensions(space: &dyn Space) -> Result<usize, ListsError> {
 fn is_cancelled(error: &StoreError) -> bool {
     matches!(error, StoreError::Cancelled { .. } | StoreError::Interrupted(_))
 }
+
+#[cfg(test)]
+pub(crate) mod mapped_tests;

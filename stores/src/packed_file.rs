@@ -10,6 +10,7 @@
 //! replaced nor removed.
 
 mod layout;
+mod mapped;
 mod reader;
 mod writer;
 mod names;
@@ -17,11 +18,12 @@ mod chain;
 
 pub(crate) use chain::{first, following, settle};
 pub(crate) use layout::{
-    CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION,
-    VERSION_KEY, digits, numbers_of,
+    CHECKSUM_DIFFERS, CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, MEASURE_KEY, REPLACES_KEY, STORE_KEY,
+    VERSION, VERSION_KEY, digits, numbers_of,
 };
+pub(crate) use mapped::MappedBatches;
 pub(crate) use names::{next_part, next_path, remove_parts};
-pub(crate) use reader::{PackedBatch, PackedBatches, PackedFile};
+pub(crate) use reader::{PackedBatch, PackedFile};
 pub(crate) use writer::PackedWriter;
 
 use std::io;

@@ -192,7 +192,7 @@ pub fn compact(
 ) -> Result<Compacted, UpkeepError> {
     let compaction = any_kind::compaction(store, access, cancelled)?;
     let before = Arc::clone(compaction.store());
-    let remade = write_indexes(&compaction, indexes, side_by_side, cancelled);
+    let remade = write_indexes(&compaction, indexes, access, side_by_side, cancelled);
     let remade = remade.inspect_err(|_| {
         // The store is unchanged: the indexes written for the compacted one are removed.
         for index in indexes {
@@ -212,6 +212,7 @@ pub fn compact(
 fn write_indexes(
     compaction: &Compaction,
     indexes: &[PathBuf],
+    access: Access,
     side_by_side: &mut SideBySide<'_>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Vec<PathBuf>, UpkeepError> {
@@ -234,7 +235,7 @@ fn write_indexes(
                 }
             }
             Kept::Codes => vector_codes::write_compacted(index, &*of_before, &*of_after, side_by_side)?,
-            Kept::Lists => lists::write_compacted(index, &of_before, &*of_after, cancelled)?,
+            Kept::Lists => lists::write_compacted(index, &of_before, &*of_after, access, cancelled)?,
             Kept::Graph => return Err(no_upkeep(index)),
         }
     }

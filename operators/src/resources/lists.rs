@@ -9,7 +9,7 @@ use boxwork_stores::lists::Lists;
 
 use super::SPACE;
 
-/// The lists of a store, read once and shared by requests as [`Lists`].
+/// The lists of a store, opened once and shared by requests as [`Lists`]; the runtime says whether files may be mapped.
 pub(crate) static LISTS: ResourceSpec = ResourceSpec {
     name: "lists",
     about: "The vectors of a store in lists, from `boxwork lists`.",
@@ -24,5 +24,9 @@ pub(crate) static LISTS: ResourceSpec = ResourceSpec {
 };
 
 fn load(bind: &Bind<'_>) -> Result<Resource, BoxError> {
-    Ok(Arc::new(Lists::open(Path::new(bind.text("path")), &super::space(bind)?)?))
+    Ok(Arc::new(Lists::open_by(
+        Path::new(bind.text("path")),
+        &super::space(bind)?,
+        super::store::access(bind),
+    )?))
 }

@@ -32,8 +32,7 @@ pub(super) struct ListsFile {
     pub(super) panels: u64,
     /// The type of its vectors' numbers.
     pub(super) numbers: NumberType,
-    /// Bytes that a panel holds.
-    pub(super) held_bytes: usize,
+    pub(super) columns: layout::Columns,
 }
 
 impl Chain {
@@ -59,12 +58,12 @@ impl Chain {
         let quantizers = layout::quantizers(&file, dimensions).map_err(of)?;
         let counted = |file: PackedFile| {
             let numbers = layout::number_type(&file)?;
-            let held_bytes = layout::held_bytes(&quantizers, numbers);
-            if *file.fields() != *layout::schema(held_bytes, Default::default()).fields() {
+            let columns = layout::Columns::new(&quantizers, numbers, file.said(layout::VERSION_KEY));
+            if *file.fields() != *columns.schema(Default::default()).fields() {
                 return Err(file.not("its columns are not those of lists"));
             }
-            let panels = file.rows(layout::panels_of_batch(held_bytes))?;
-            Ok(ListsFile { file, panels, numbers, held_bytes })
+            let panels = file.rows(columns.panels_of_batch())?;
+            Ok(ListsFile { file, panels, numbers, columns })
         };
         let fingerprint = file.fingerprint.clone();
         let mut last = Last { part: 0, fingerprint: fingerprint.clone() };

@@ -3,14 +3,18 @@
 //! ```text
 //! head    magic, schema message: dimensions, what is held, its parts, panels of a batch
 //! batch   a row for each panel of 32 vectors of one list, the lists in order:
-//!         list, the number of the list; count, its vectors; ids, 32 of 8 bytes; held, the vectors or their codes
+//!         list, the number of the list; count, its vectors; ids, 32 of 8 bytes; held, the vectors or their codes; beside vectors,
+//!         halves; beside codes of directions, squares and scales
 //! tail    end of stream, footer: the centroids, the codebook, a rotation, the length of the longest vector, all checksums;
 //!         footer length, magic
 //! ```
 //!
 //! Numbers are little-endian. Vectors of a panel have the numbers that the head says, f32 if it says none: number `j` of vector `r` is
 //! number `j * 32 + r` of the panel. Those of normalised vectors are always f32. Codes are those of
-//! `boxwork_kernels::product`, or those of directions, behind which the squares and then the scales of 32 vectors lie. What no vector fills is 0. Centroids, codebook and rotation are f32 numbers by their bits, eight
+//! `boxwork_kernels::product`, or those of directions. Halves are half the squared norms of vectors for l2, and 0 for ip and cosine;
+//! infinite where there is no vector. Squares are 0 for ip. What else no vector fills is 0. A column begins at a multiple of 64 bytes, so a
+//! scan reads it where it lies in a map of the file. In files of version 1, halves are missing, and squares and scales lie behind the codes
+//! of each panel. Centroids, codebook and rotation are f32 numbers by their bits, eight
 //! hexadecimal digits each. A file that follows another has the objects that were added, in the same lists, and no quantizers.
 
 use std::path::Path;
@@ -31,7 +35,10 @@ use super::{Coding, ListsError, Quantizers};
 const _: () = assert!(PANEL == GROUP);
 
 /// The values of [`FORMAT_KEY`].
-pub(crate) const FORMAT: Format = Format { whole: "lists", part: "lists.part", versions: &[VERSION] };
+pub(crate) const FORMAT: Format =
+    Format { whole: "lists", part: "lists.part", versions: &[VERSION, VERSION_BESIDE] };
+/// The version of files with columns beside what is held.
+pub(super) const VERSION_BESIDE: &str = "2";
 /// The key of the numbers of a vector.
 pub(super) const DIMENSIONS_KEY: &str = "boxwork.lists.dimensions";
 /// The key of what lists hold.
@@ -48,9 +55,14 @@ const CODEBOOK_KEY: &str = "boxwork.lists.codebook";
 const ROTATION_KEY: &str = "boxwork.lists.rotation";
 /// The key of the length of the longest vector, if lists hold vectors.
 const NORM_KEY: &str = "boxwork.lists.norm";
+/// The key of the checksum of the lists and the counts of all panels, which are read before the rest.
+const PLACES_KEY: &str = "boxwork.lists.places";
 
 /// Bytes of the ids of a panel.
 pub(super) const IDS_BYTES: usize = PANEL * 8;
+
+/// Bytes of a column beside: an f32 for each vector of a panel.
+pub(super) const BESIDE_BYTES: usize = PANEL * size_of::<f32>();
 
 /// Panels of lists at most: the places of their vectors are numbers of 32 bits.
 #[cfg(not(test))]
@@ -64,19 +76,68 @@ const PANELS_MAX: u64 = 1024;
 /// Bytes of a batch, about.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Bytes that a panel holds of its vectors, whose numbers are of this type unless they are codes.
-pub(super) fn held_bytes(quantizers: &Quantizers, numbers: NumberType) -> usize {
-    let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
-    match coding.bits() {
-        None => dimensions * PANEL * numbers.bytes(),
-        Some(bits) if coding == Coding::Rabitq => group_bytes(parts, bits) + PANEL * FACTORS_BYTES,
-        Some(bits) => group_bytes(parts, bits),
-    }
+/// The columns of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// Bytes that a panel holds of its vectors or their codes.
+    pub(super) held_bytes: usize,
+    /// The columns of numbers beside, an f32 for each vector. Files of the first version have none.
+    beside: &'static [&'static str],
 }
 
-/// Panels of a batch.
-pub(super) fn panels_of_batch(held_bytes: usize) -> usize {
-    (BATCH_BYTES / (held_bytes + IDS_BYTES)).max(1)
+impl Columns {
+    /// The columns of a version, for vectors whose numbers are of this type unless they are codes.
+    pub(super) fn new(quantizers: &Quantizers, numbers: NumberType, version: &str) -> Self {
+        let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
+        let held_bytes = match coding.bits() {
+            None => dimensions * PANEL * numbers.bytes(),
+            Some(bits) => group_bytes(parts, bits),
+        };
+        match (coding, version) {
+            (Coding::Rows, VERSION_BESIDE) => Self { held_bytes, beside: &["halves"] },
+            (Coding::Rabitq, VERSION_BESIDE) => Self { held_bytes, beside: &["squares", "scales"] },
+            (Coding::Rabitq, _) => Self { held_bytes: held_bytes + PANEL * FACTORS_BYTES, beside: &[] },
+            _ => Self { held_bytes, beside: &[] },
+        }
+    }
+
+    /// The version of the files that this program writes. Those of product codes are as they have always been.
+    pub(super) fn version(coding: Coding) -> &'static str {
+        match coding {
+            Coding::Rows | Coding::Rabitq => VERSION_BESIDE,
+            Coding::Product | Coding::Fast => VERSION,
+        }
+    }
+
+    /// Columns beside what is held.
+    pub(super) fn beside(&self) -> usize {
+        self.beside.len()
+    }
+
+    /// The bytes of a panel in each column.
+    pub(super) fn widths(&self) -> Vec<usize> {
+        let beside = std::iter::repeat_n(BESIDE_BYTES, self.beside.len());
+        [4, 4, IDS_BYTES, self.held_bytes].into_iter().chain(beside).collect()
+    }
+
+    /// Panels of a batch.
+    pub(super) fn panels_of_batch(&self) -> usize {
+        (BATCH_BYTES / (self.held_bytes + IDS_BYTES + self.beside.len() * BESIDE_BYTES)).max(1)
+    }
+
+    /// The columns with their metadata.
+    pub(super) fn schema(&self, metadata: Metadata) -> Schema {
+        let binary =
+            |name: &str, bytes: usize| Field::new(name, DataType::FixedSizeBinary(bytes as i32), false);
+        let mut fields = vec![
+            Field::new("list", DataType::UInt32, false),
+            Field::new("count", DataType::UInt32, false),
+            binary("ids", IDS_BYTES),
+            binary("held", self.held_bytes),
+        ];
+        fields.extend(self.beside.iter().map(|name| binary(name, BESIDE_BYTES)));
+        Schema::new(fields).with_metadata(metadata)
+    }
 }
 
 /// Refuses more panels than there are places for.
@@ -85,22 +146,6 @@ pub(super) fn check_panels(panels: u64, path: &Path) -> Result<(), ListsError> {
         0..=PANELS_MAX => Ok(()),
         _ => Err(ListsError::TooMany { path: path.to_owned(), places: panels.saturating_mul(PANEL as u64) }),
     }
-}
-
-/// The bytes of a panel in each column.
-pub(super) fn widths(held_bytes: usize) -> [usize; 4] {
-    [4, 4, IDS_BYTES, held_bytes]
-}
-
-/// The columns of lists.
-pub(super) fn schema(held_bytes: usize, metadata: Metadata) -> Schema {
-    let fields = vec![
-        Field::new("list", DataType::UInt32, false),
-        Field::new("count", DataType::UInt32, false),
-        Field::new("ids", DataType::FixedSizeBinary(IDS_BYTES as i32), false),
-        Field::new("held", DataType::FixedSizeBinary(held_bytes as i32), false),
-    ];
-    Schema::new(fields).with_metadata(metadata)
 }
 
 /// The notes of the quantizers.
@@ -118,6 +163,31 @@ pub(super) fn number_type(file: &PackedFile) -> Result<NumberType, PackedError> 
         name => {
             name.parse().map_err(|_| file.not("its head names no type of numbers that this program knows"))
         }
+    }
+}
+
+/// Makes of the halves of a panel with so many vectors what a scan takes: inner products have none, and where no vector is they are
+/// infinite, as no infinite score is within a limit.
+pub(super) fn beside_of(measure: VectorMeasure, count: usize, halves: &mut [f32]) {
+    if measure != VectorMeasure::L2 {
+        halves.fill(0.0);
+    }
+    halves[count..].fill(f32::INFINITY);
+}
+
+/// The note of the checksum of the lists and the counts of all panels.
+pub(super) fn places_note(checksum: u32) -> (&'static str, String) {
+    (PLACES_KEY, format!("{checksum:08x}"))
+}
+
+/// The checksum that a file notes of the lists and the counts of its panels; files of earlier programs note none.
+pub(super) fn places(file: &PackedFile) -> Result<Option<u32>, PackedError> {
+    match file.noted(PLACES_KEY) {
+        "" => Ok(None),
+        text => match u32::from_str_radix(text, 16) {
+            Ok(checksum) => Ok(Some(checksum)),
+            Err(_) => Err(file.damaged("its footer", "it notes no checksum of its lists")),
+        },
     }
 }
 

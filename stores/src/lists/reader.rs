@@ -1,28 +1,30 @@
-//! Lists of a store: which are nearest to a query, and their rows that may be. Codes are in memory; vectors come into it with the first
-//! query that looks into their list.
+//! Lists of a store: which are nearest to a query, and their rows that may be. All that grows with the vectors stays in the files
+//! (`held`); in memory are the centroids, the codebook, and which panels each list has.
 
 mod nearest;
+mod scan;
 mod segments;
 
-use std::borrow::Cow;
+pub use scan::ListQueries;
+
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use boxwork_kernels::CodePath;
-use boxwork_kernels::directions;
-use boxwork_kernels::distance::squared_l2_on;
 use boxwork_kernels::interrupt::Interrupt;
-use boxwork_kernels::panels::{PANEL, Panels, PanelsRef, Shortlist};
-use boxwork_kernels::product::{Codes, Scales, Scanner, group_bytes, unpack};
-use boxwork_kernels::vector::{NumberType, VectorMeasure, inner_product};
+use boxwork_kernels::panels::{PANEL, Panels};
+use boxwork_kernels::product::{group_bytes, unpack};
+use boxwork_kernels::vector::VectorMeasure;
 
-use super::super::packed_file::PackedError;
-use super::chain::Chain;
-use super::filling::{Filling, Part, alive};
-use super::rows::{Fault, Rows, leave_out, part_of, widened};
+use super::super::object_store::Access;
+use super::super::packed_file::{CHECKSUM_DIFFERS, PackedError};
+use super::chain::{Chain, ListsFile};
+use super::filling::{Filling, Part};
+use super::held::{Held, HeldFile};
 use super::{Assigned, Coding, ListsError, Quantizers, layout, normalise_for};
 use crate::new_number;
 use crate::space::Space;
+use crate::store::Store;
 use crate::subset::Subset;
 
 /// The lists of a store.
@@ -36,117 +38,46 @@ pub struct Lists {
     centroids: Panels,
     /// The centroids as objects, once a device compares them with queries.
     centroid_space: OnceLock<Arc<dyn Space>>,
-    /// The parts of each list: one for each file that has some of it.
+    /// The parts of each list: one for each batch that has some of it.
     parts: Vec<Vec<Part>>,
-    /// By the place of an object: its panel times [`PANEL`], plus its row there.
-    ids: Vec<u64>,
-    /// The objects that are there still: a word for each panel, a bit for each row. Empty if none was removed.
-    alive: Vec<u32>,
+    /// Panels of all lists.
+    panels: usize,
     objects: u64,
     held: Held,
 }
 
-/// Queries of a search through lists.
-#[derive(Debug)]
-pub struct ListQueries {
-    vectors: Vec<f32>,
-    /// The same as the codebook takes them; empty if there is no rotation.
-    turned: Vec<f32>,
-    /// The part of the tables of each query that does not depend on a list; empty if there are no codes, or it would be large.
-    products: Vec<f32>,
-}
-
-/// A range is widened by this part of it: distances in f64 are off by less.
-const F64_SLACK: f64 = 1e-12;
-
-/// Normalised vectors have inner products that differ by less than this from the cosine: each number is rounded to f32.
-const NORMALISED_SLACK: f64 = 1e-6;
-
-/// The most numbers of tables that are kept for the queries of a search: 64 MiB. For more they are computed for each list.
-const PRODUCTS_MAX: usize = 1 << 24;
-
-/// Panels that are widened at a time.
-const PANELS_AT_ONCE: usize = 4;
-
-/// What the panels hold.
-#[derive(Debug)]
-enum Held {
-    Rows(Rows),
-    Codes(Vec<u8>),
-    Directions { codes: Vec<u8>, squares: Vec<f32>, scales: Vec<f32> },
-}
-
 impl Lists {
-    /// Reads the lists of a space.
+    /// Opens the lists of a space, and maps their files.
     ///
     /// # Errors
     /// When the file cannot be read, holds no lists, is cut short, damaged, of another version, or of another store, or lacks
-    /// objects; or the space has no lists.
+    /// objects; or the space has no lists. Damage of what lists hold comes to light when they are [brought in](Lists::bring_in).
     pub fn open(path: &Path, space: &Arc<dyn Space>) -> Result<Self, ListsError> {
+        Self::open_by(path, space, Access::Map)
+    }
+
+    /// As [`Lists::open`], but `access` decides whether files are mapped, or read as lists are first looked into and kept in memory.
+    /// Files that the system does not map are read too.
+    ///
+    /// # Errors
+    /// As [`Lists::open`].
+    pub fn open_by(path: &Path, space: &Arc<dyn Space>, access: Access) -> Result<Self, ListsError> {
         let (store, chain) = (space.store(), Chain::open(path, &**space)?);
         if store.count(chain.len..store.ids_count()) > 0 {
             let (path, store_path) = (path.to_owned(), store.path().to_owned());
             let (found, objects) = (chain.len, store.ids_count());
             return Err(ListsError::Behind { path, store: store_path, found, objects });
         }
-        let panels = chain.panels();
-        let (measure, quantizers) = (chain.measure, chain.quantizers);
+        let (measure, objects, panels) = (chain.measure, store.objects_count(), chain.panels() as usize);
         let of = |error: PackedError| ListsError::of(error, measure, store.path(), path);
-        let (dimensions, coding) = (quantizers.dimensions(), quantizers.coding());
-        let objects = store.objects_count();
-        let what = || format!("the lists `{}` of {objects} objects", path.display());
-        let mut filling = Filling::new(&quantizers, panels as usize, what)?;
-        // Files of earlier programs do not note the length of their longest vector.
-        let norms = chain.files.iter().map(|(_, file)| layout::norm(&file.file));
-        let norms: Result<Option<Vec<f64>>, PackedError> = norms.collect();
-        let norms = norms.map_err(of)?;
-        let norm_max = norms.as_ref().map_or(0.0, |norms| norms.iter().copied().fold(0.0, f64::max));
-        let mut vectors = Rows::new(dimensions, measure, norm_max);
-        for (ids, file) in chain.files {
-            filling.begin(ids, file.held_bytes);
-            let (panels, rows) = (file.panels, layout::panels_of_batch(file.held_bytes));
-            if coding == Coding::Rows {
-                let batches = file.file.into_batches(rows).map_err(of)?;
-                filling.take_all_ids(&batches).map_err(of)?;
-                vectors.push(filling.first, batches, file.numbers);
-            } else {
-                file.file.each_batch(rows, &mut |batch| filling.take(batch)).map_err(of)?;
-            }
-            filling.first += panels as usize;
-        }
-        let Filling { parts, ids, bytes, factors, .. } = filling;
-        let alive = alive(&**store, &parts, &ids).ok_or_else(|| {
-            of(PackedError::Damaged {
-                path: path.to_owned(),
-                place: "its lists".to_owned(),
-                reason: "it does not hold each object once".to_owned(),
-            })
-        })?;
-        let held = match coding.bits() {
-            None => {
-                if norms.is_none() {
-                    vectors.measure_all(&alive).map_err(|fault| match fault {
-                        Fault::File(error) => of(error),
-                        Fault::Memory(refused) => refused.into(),
-                    })?;
-                }
-                Held::Rows(vectors)
-            }
-            Some(_) if coding == Coding::Rabitq => {
-                let [mut squares, scales] = factors;
-                if measure == VectorMeasure::InnerProduct {
-                    squares.fill(0.0);
-                }
-                Held::Directions { codes: bytes, squares, scales }
-            }
-            Some(_) => Held::Codes(bytes),
-        };
+        let (held, parts) =
+            read_parts(&chain.quantizers, measure, chain.files, &**store, access).map_err(of)?;
+        let (quantizers, path) = (chain.quantizers, path.to_owned());
         let centroids = match measure {
-            VectorMeasure::L2 => Panels::new(quantizers.centroids(), dimensions, None),
-            _ => Panels::of_products(quantizers.centroids(), dimensions),
+            VectorMeasure::L2 => Panels::new(quantizers.centroids(), quantizers.dimensions(), None),
+            _ => Panels::of_products(quantizers.centroids(), quantizers.dimensions()),
         };
-        let (path, number, space) = (path.to_owned(), new_number(), Arc::clone(space));
-        let centroid_space = OnceLock::new();
+        let (number, space, centroid_space) = (new_number(), Arc::clone(space), OnceLock::new());
         Ok(Self {
             space,
             path,
@@ -156,8 +87,7 @@ impl Lists {
             centroids,
             centroid_space,
             parts,
-            ids,
-            alive,
+            panels,
             objects,
             held,
         })
@@ -201,36 +131,33 @@ impl Lists {
     /// The object at a place of a shortlist.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// When there is no such place, or its list was not [brought in](Lists::bring_in).
     pub fn id(&self, place: u32) -> u64 {
-        self.ids[place as usize]
+        let (panel, row) = (place as usize / PANEL, place as usize % PANEL);
+        self.held.of(&(panel..panel + 1)).ids()[row]
     }
 
-    /// An empty shortlist of the `k` objects nearest to a [prepared](Lists::prepare) query. By rows it keeps all that may be
-    /// among them and at most `range` far; by codes, the k least sums.
+    /// Bytes of lists in memory of this process, about. It grows with the number of batches and lists, but not with what is read of maps:
+    /// their pages are the system's.
+    pub fn memory_bytes(&self) -> usize {
+        let parts = self.parts.iter().map(|parts| size_of_val(parts) + size_of_val(&**parts));
+        let quantizers =
+            [self.quantizers.centroids(), self.quantizers.codebook().map_or(&[], |book| book.numbers())];
+        parts.sum::<usize>()
+            + 2 * quantizers.map(size_of_val).iter().sum::<usize>()
+            + self.held.memory_bytes()
+    }
+
+    /// Confirms that the files are unchanged since they were opened. What was found in lists counts only after that.
     ///
-    /// # Panics
-    /// When the query has another number of dimensions.
-    pub fn shortlist(&self, query: &[f32], k: usize, range: f64) -> Shortlist {
-        let Held::Rows(rows) = &self.held else { return Shortlist::new(k, 0.0) };
-        let score = match self.measure {
-            VectorMeasure::L2 => (range * range * (1.0 + F64_SLACK) - inner_product(query, query)) / 2.0,
-            VectorMeasure::InnerProduct => range + range.abs() * F64_SLACK,
-            // Normalised numbers are rounded to f32.
-            // Vectors of zeros are at the distance 0 from each other, which products do not say.
-            VectorMeasure::Cosine if query.iter().all(|x| *x == 0.0) => f64::INFINITY,
-            VectorMeasure::Cosine => range - 1.0 + NORMALISED_SLACK,
-        };
-        let dimensions = self.quantizers.dimensions();
-        let none = PanelsRef {
-            dimensions,
-            rows: 0,
-            centre: None,
-            numbers: &[],
-            halves: &[],
-            norm_max: rows.norm_max(),
-        };
-        none.shortlist_within(query, k, score)
+    /// # Errors
+    /// When a file was cut short or overwritten.
+    pub fn confirm(&self) -> Result<(), ListsError> {
+        self.held.confirm().map_err(|error| self.error(error))
+    }
+
+    fn error(&self, error: PackedError) -> ListsError {
+        ListsError::of(error, self.measure, self.space.store().path(), &self.path)
     }
 
     /// Whether some lists can be scanned at once.
@@ -238,29 +165,23 @@ impl Lists {
     /// # Panics
     /// When there is no such list.
     pub fn has(&self, lists: &[u32]) -> bool {
-        let Held::Rows(rows) = &self.held else { return true };
-        lists.iter().flat_map(|list| &self.parts[*list as usize]).all(|part| rows.has(&part.panels))
+        lists.iter().flat_map(|list| &self.parts[*list as usize]).all(|part| self.held.has(&part.panels))
     }
 
-    /// Reads the vectors of some lists that are not in memory yet. Blocks on the disk; asks `interrupt` between two batches.
+    /// Checks what some lists hold, unless that was done before. Blocks on the disk; asks `interrupt` between two batches.
     ///
     /// # Errors
-    /// When the file is damaged or cannot be read, there is no memory, or the caller interrupts.
+    /// When the file is damaged or cannot be read, or the caller interrupts.
     ///
     /// # Panics
     /// When there is no such list.
     pub fn bring_in(&self, lists: &[u32], interrupt: Interrupt<'_>) -> Result<(), ListsError> {
-        let Held::Rows(rows) = &self.held else { return Ok(()) };
+        let store = &**self.space.store();
         for part in lists.iter().flat_map(|list| &self.parts[*list as usize]) {
             if interrupt() {
                 return Err(ListsError::Cancelled);
             }
-            rows.bring_in(&part.panels, &self.alive).map_err(|fault| match fault {
-                Fault::File(error) => {
-                    ListsError::of(error, self.measure, self.space.store().path(), &self.path)
-                }
-                Fault::Memory(refused) => refused.into(),
-            })?;
+            self.held.bring_in(&part.panels, store).map_err(|error| self.error(error))?;
         }
         Ok(())
     }
@@ -268,218 +189,37 @@ impl Lists {
     /// Which objects of a list are in a subset: a word for each of its panels, a bit for each row. `None` if none is.
     ///
     /// # Panics
-    /// When there is no such list.
+    /// When there is no such list, or it was not [brought in](Lists::bring_in).
     pub fn mask(&self, list: u32, subset: &Subset) -> Option<Vec<u32>> {
         let word =
             |ids: &[u64]| (0..).zip(ids).fold(0, |word, (bit, id)| word | u32::from(subset.has(*id)) << bit);
-        let ids = |part: &Part| &self.ids[part.panels.start * PANEL..][..part.rows];
+        let ids = |part: &Part| &self.held.of(&part.panels).ids()[..part.rows];
         let mask: Vec<u32> =
             self.parts[list as usize].iter().flat_map(|part| ids(part).chunks(PANEL)).map(word).collect();
         mask.iter().any(|word| *word != 0).then_some(mask)
     }
 
-    /// Arranges [prepared](Lists::prepare) queries for a search through lists.
-    ///
-    /// # Panics
-    /// When these are no whole queries of the lists' dimensions.
-    pub fn queries(&self, vectors: Vec<f32>) -> ListQueries {
-        let dimensions = self.quantizers.dimensions();
-        assert!(vectors.len().is_multiple_of(dimensions), "whole queries");
-        let turned = match self.quantizers.rotation() {
-            None => Vec::new(),
-            Some(rotation) => rotation.turn(CodePath::detect(), &vectors),
-        };
-        let mut products = Vec::new();
-        if let Some(codebook) = self.quantizers.codebook() {
-            let (count, size) = (vectors.len() / dimensions, codebook.tables_len());
-            if count * size <= PRODUCTS_MAX {
-                products.resize(count * size, 0.0);
-                let coded = if turned.is_empty() { &vectors } else { &turned };
-                let each = coded.chunks_exact(codebook.dimensions()).zip(products.chunks_exact_mut(size));
-                each.for_each(|(query, products)| codebook.products(CodePath::detect(), query, products));
-            }
-        }
-        ListQueries { vectors, turned, products }
-    }
-
-    /// Offers the objects of a list to the shortlists of the queries at some places. With a [mask](Lists::mask), others than its
-    /// objects come only to a shortlist that takes all rows, whatever their scores are, and so do removed ones.
-    ///
-    /// # Panics
-    /// When the list was not [brought in](Lists::bring_in), there is no such list or query, the mask is of another list, or there is not a shortlist for each query.
-    pub fn scan(
-        &self,
-        list: u32,
-        queries: &ListQueries,
-        places: &[usize],
-        mask: Option<&[u32]>,
-        shortlists: &mut [Shortlist],
-    ) {
-        assert_eq!(places.len(), shortlists.len(), "a shortlist for each query");
-        let parts = &self.parts[list as usize];
-        let panels: usize = parts.iter().map(|part| part.panels.len()).sum();
-        assert!(mask.is_none_or(|mask| mask.len() == panels), "a word of the mask for each panel");
-        if let Some(bits) = self.quantizers.direction_bits() {
-            return self.scan_directions(list, bits, queries, places, mask, shortlists);
-        }
-        let Some(codebook) = self.quantizers.codebook() else {
-            return self.scan_rows(parts, queries, places, mask, shortlists);
-        };
-        let (path, dimensions) = (CodePath::detect(), self.quantizers.dimensions());
-        let query = |place: usize| &queries.vectors[place * dimensions..][..dimensions];
-        let centroid = &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
-        let (size, mut scanner) = (codebook.tables_len(), Scanner::new(path));
-        let (mut terms, mut tables) = (vec![0.0; size], vec![0.0; size]);
-        if self.measure != VectorMeasure::InnerProduct {
-            codebook.terms(path, &self.quantizers.turned(centroid), &mut terms);
-        }
-        for (place, shortlist) in places.iter().zip(shortlists) {
-            match queries.products.get(place * size..(place + 1) * size) {
-                Some(products) => tables.copy_from_slice(products),
-                None => {
-                    let coded = if queries.turned.is_empty() { &queries.vectors } else { &queries.turned };
-                    let size = codebook.dimensions();
-                    codebook.products(path, &coded[place * size..][..size], &mut tables);
-                }
-            }
-            tables.iter_mut().zip(&terms).for_each(|(x, y)| *x += y);
-            let (base, mut rest) = (self.base(path, query(*place), list), mask);
-            for part in parts {
-                let mask = self.mask_of(part, &mut rest);
-                let first = (part.panels.start * PANEL) as u32;
-                scanner.scan(self.codes_of(part), &tables, base, mask, shortlist, first);
-            }
-        }
-    }
-
-    fn scan_directions(
-        &self,
-        list: u32,
-        bits: usize,
-        queries: &ListQueries,
-        places: &[usize],
-        mask: Option<&[u32]>,
-        shortlists: &mut [Shortlist],
-    ) {
-        let dimensions = self.quantizers.dimensions();
-        let Held::Directions { squares, scales, .. } = &self.held else {
-            unreachable!("lists of directions")
-        };
-        let centroid = &self.quantizers.centroids()[list as usize * dimensions..][..dimensions];
-        let mut scanner = Scanner::new(CodePath::detect());
-        let mut tables = vec![0.0; directions::tables_len(dimensions, bits)];
-        for (place, shortlist) in places.iter().zip(shortlists) {
-            let query = &queries.vectors[place * dimensions..][..dimensions];
-            let base = match self.measure {
-                VectorMeasure::InnerProduct => {
-                    directions::tables(
-                        &queries.turned[place * dimensions..][..dimensions],
-                        bits,
-                        &mut tables,
-                    );
-                    -2.0 * inner_product(query, centroid)
-                }
-                VectorMeasure::L2 | VectorMeasure::Cosine => {
-                    let difference: Vec<f32> = query.iter().zip(centroid).map(|(x, y)| x - y).collect();
-                    directions::tables(&self.quantizers.turned(&difference), bits, &mut tables);
-                    squared_l2_on(CodePath::detect(), query, centroid)
-                }
-            };
-            let mut rest = mask;
-            for part in &self.parts[list as usize] {
-                let mask = self.mask_of(part, &mut rest);
-                let (rows, first) =
-                    (part.panels.start * PANEL..part.panels.end * PANEL, part.panels.start * PANEL);
-                let of_rows = Scales { squares: &squares[rows.clone()], scales: &scales[rows] };
-                let codes = self.codes_of(part);
-                scanner.scan_scaled(codes, &tables, base as f32, of_rows, mask, shortlist, first as u32);
-            }
-        }
-    }
-
-    fn scan_rows(
-        &self,
-        parts: &[Part],
-        queries: &ListQueries,
-        places: &[usize],
-        mask: Option<&[u32]>,
-        shortlists: &mut [Shortlist],
-    ) {
-        let Held::Rows(rows) = &self.held else { unreachable!("lists of rows") };
-        let (path, dimensions) = (CodePath::detect(), self.quantizers.dimensions());
-        let query = |place: &usize| &queries.vectors[place * dimensions..][..dimensions];
-        let together: Vec<f32> = places.iter().flat_map(query).copied().collect();
-        let (mut rest, mut wide) = (mask, Vec::new());
-        for part in parts {
-            let (numbers, halves) = rows.of(&part.panels);
-            let mut halves = Cow::Borrowed(halves);
-            if let Some(mask) = mask.and_then(|_| self.mask_of(part, &mut rest)) {
-                leave_out(mask, halves.to_mut());
-            }
-            let first = (part.panels.start * PANEL) as u32;
-            let norm_max = rows.norm_max();
-            // Panels of other numbers are widened a few at a time, which stay in the cache.
-            let at_once =
-                if numbers.number_type() == NumberType::F32 { part.panels.len() } else { PANELS_AT_ONCE };
-            for panel in (0..part.panels.len()).step_by(at_once.max(1)) {
-                let rows = (part.rows - panel * PANEL).min(at_once * PANEL);
-                let end = panel + rows.div_ceil(PANEL);
-                let numbers = part_of(numbers, panel * PANEL * dimensions..end * PANEL * dimensions);
-                let halves = &halves[panel * PANEL..end * PANEL];
-                let numbers = widened(path, numbers, &mut wide);
-                let panels = PanelsRef { dimensions, rows, centre: None, numbers, halves, norm_max };
-                panels.scan(path, &together, shortlists, first + (panel * PANEL) as u32);
-            }
-        }
-    }
-
-    /// The part's words of a mask, which are taken off its front; those of the objects that are there still if there is no mask.
-    fn mask_of<'a>(&'a self, part: &Part, mask: &mut Option<&'a [u32]>) -> Option<&'a [u32]> {
-        match mask {
-            Some(words) => {
-                let (of_part, rest) = words.split_at(part.panels.len());
-                *mask = Some(rest);
-                Some(of_part)
-            }
-            None => self.alive.get(part.panels.clone()),
-        }
-    }
-
-    /// The codes of a part of a list.
-    fn codes_of(&self, part: &Part) -> Codes<'_> {
-        let (Held::Codes(bytes) | Held::Directions { codes: bytes, .. }, Some(bits)) =
-            (&self.held, self.quantizers.coding().bits())
-        else {
-            unreachable!("lists of codes")
-        };
-        let (parts, size) = (self.quantizers.parts(), group_bytes(self.quantizers.parts(), bits));
-        let bytes = &bytes[part.panels.start * size..part.panels.end * size];
-        Codes { parts, bits, rows: part.rows, bytes }
-    }
-
-    /// The bytes of the factors of the object at a place; none if codes have no factors.
-    fn factors(&self, place: usize) -> Vec<u8> {
-        match &self.held {
-            Held::Directions { squares, scales, .. } => {
-                [squares[place], scales[place]].into_iter().flat_map(f32::to_le_bytes).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
     /// The objects that are there still with their lists and codes, by id.
+    ///
+    /// # Panics
+    /// When a list was not brought in.
     pub(super) fn assigned(&self) -> Assigned {
-        let store = self.space.store();
+        let (store, coding, parts) = (self.space.store(), self.quantizers.coding(), self.quantizers.parts());
         let mut found = Vec::with_capacity(self.objects as usize);
-        for (list, part) in
-            (0..).zip(&self.parts).flat_map(|(list, parts)| parts.iter().map(move |part| (list, part)))
-        {
-            let codes = self.quantizers.coding().bits().map(|_| unpack(self.codes_of(part)));
-            for (row, id) in self.ids[part.panels.start * PANEL..][..part.rows].iter().enumerate() {
+        let each = (0..).zip(&self.parts);
+        for (list, part) in each.flat_map(|(list, parts)| parts.iter().map(move |part| (list, part))) {
+            let held = self.held.of(&part.panels);
+            let codes = coding.bits().map(|_| unpack(self.codes_of(part, &held)));
+            let scales = (coding == Coding::Rabitq).then(|| held.scales());
+            for (row, id) in held.ids()[..part.rows].iter().enumerate() {
                 if store.has(*id) {
-                    let (parts, place) = (self.quantizers.parts(), part.panels.start * PANEL + row);
-                    let code = codes.as_ref().map_or(&[][..], |codes| &codes[row * parts..][..parts]);
-                    found.push((*id, list, [code, &self.factors(place)].concat()));
+                    let mut code =
+                        codes.as_ref().map_or(Vec::new(), |codes| codes[row * parts..][..parts].to_vec());
+                    if let Some(scales) = &scales {
+                        let factors = [scales.squares[row], scales.scales[row]];
+                        code.extend(factors.into_iter().flat_map(f32::to_le_bytes));
+                    }
+                    found.push((*id, list, code));
                 }
             }
         }
@@ -492,4 +232,53 @@ impl Lists {
         }
         assigned
     }
+}
+
+/// Maps the files of lists, and reads which panels each list has.
+fn read_parts(
+    quantizers: &Quantizers,
+    measure: VectorMeasure,
+    files: Vec<(Range<u64>, ListsFile)>,
+    store: &dyn Store,
+    access: Access,
+) -> Result<(Held, Vec<Vec<Part>>), PackedError> {
+    let (coding, parts) = (quantizers.coding(), quantizers.parts());
+    // Files of earlier programs do not note the length of their longest vector.
+    let norms: Result<Option<Vec<f64>>, PackedError> =
+        files.iter().map(|(_, file)| layout::norm(&file.file)).collect();
+    let norms = norms?;
+    let norm_max = norms.as_ref().map_or(0.0, |norms| norms.iter().copied().fold(0.0, f64::max));
+    let code_bytes = coding.bits().map_or(0, |bits| group_bytes(parts, bits));
+    let mut held = Held::new(quantizers, code_bytes, measure, norm_max);
+    let (mut filling, mut unsure) = (Filling::new(quantizers.lists()), Vec::new());
+    let count = files.len();
+    for (place, (ids, ListsFile { file, columns, numbers, .. })) in files.into_iter().enumerate() {
+        let (noted, objects) = (layout::places(&file)?, file.said(layout::OBJECTS_KEY).parse::<u64>());
+        let not_once = file.damaged("its lists", "it does not hold each object once");
+        let differs = file.damaged("its lists", CHECKSUM_DIFFERS);
+        let (first, follows) = (filling.first, place > 0);
+        let batches = file.into_mapped(columns.panels_of_batch(), access, follows)?;
+        let (rows, checksum) = filling.take(&batches, &columns.widths())?;
+        match noted {
+            Some(noted) if noted != checksum => return Err(differs),
+            Some(_) => {}
+            // The lists and counts of earlier programs' files are covered with all else alone.
+            None => unsure.push(place),
+        }
+        // Objects that were removed since are in lists still.
+        let is_last_short = place + 1 == count && filling.rows < store.objects_count();
+        if is_last_short || objects.is_ok_and(|objects| objects != rows) || rows > ids.end - ids.start {
+            return Err(not_once);
+        }
+        let checked = (0..batches.len()).map(|_| OnceLock::new()).collect();
+        held.push(HeldFile { first, ids, batches, columns, numbers, checked });
+    }
+    if coding == Coding::Rows {
+        if norms.is_none() {
+            held.measure_all(store)?;
+        }
+    } else {
+        held.check_all(store, |place| unsure.contains(&place))?;
+    }
+    Ok((held, filling.parts))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::super::object_store::real_path;
+use super::super::object_store::{Access, real_path};
 use super::super::packed_file::{next_part, next_path};
 use super::chain::Chain;
 use super::writer::Target;
@@ -64,7 +64,8 @@ fn assign(
     Ok(Assigned { ids, lists, codes })
 }
 
-/// Writes the lists of a compacted store, in the space `after`: the same lists of fewer objects, which have new ids.
+/// Writes the lists of a compacted store, in the space `after`: the same lists of fewer objects, which have new ids. `access` says
+/// how the lists that it reads come into memory.
 ///
 /// # Errors
 /// When the lists are not in step with the space `before`, the file cannot be written, a foreign file has its name, or the
@@ -73,15 +74,19 @@ pub(crate) fn write_compacted(
     path: &Path,
     before: &Arc<dyn Space>,
     after: &dyn Space,
+    access: Access,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<(), ListsError> {
     let (fingerprint, whole) = (Chain::open(path, &**before)?.fingerprint, real_path(path));
-    let lists = Lists::open(path, before)?;
+    let lists = Lists::open_by(path, before, access)?;
     let next = next_path(&whole);
     if next.symlink_metadata().is_ok() {
         return Err(ListsError::InTheWay { path: next, lists: whole });
     }
+    let every: Vec<u32> = (0..lists.count() as u32).collect();
+    lists.bring_in(&every, cancelled)?;
     let mut assigned = lists.assigned();
+    lists.confirm()?;
     assigned.ids.iter_mut().for_each(|id| *id = before.store().rank(*id));
     let link = Some((layout::REPLACES_KEY, fingerprint));
     let file = Target { whole: &whole, path: next, format: layout::FORMAT.whole, link, panels: 0 };

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, FixedSizeBinaryArray, UInt32Array};
 use arrow_buffer::Buffer;
 use arrow_schema::Metadata;
@@ -80,10 +82,11 @@ impl Target<'_> {
         let of = |error: PackedError| ListsError::of(error, measure, store.path(), self.whole);
         let (dimensions, coding, parts) = (quantizers.dimensions(), quantizers.coding(), quantizers.parts());
         let numbers = number_type(space, measure)?;
-        let held_bytes = layout::held_bytes(quantizers, numbers);
+        let version = layout::Columns::version(coding);
+        let columns = layout::Columns::new(quantizers, numbers, version);
         let head = [
             (layout::FORMAT_KEY, self.format.to_owned()),
-            (layout::VERSION_KEY, layout::VERSION.to_owned()),
+            (layout::VERSION_KEY, version.to_owned()),
             (layout::STORE_KEY, store.fingerprint().to_owned()),
             (layout::MEASURE_KEY, space.measure()),
             (layout::DIMENSIONS_KEY, dimensions.to_string()),
@@ -96,21 +99,25 @@ impl Target<'_> {
         let has_quantizers = self.format == layout::FORMAT.whole;
         let head = head.into_iter().chain(self.link);
         let metadata = Metadata::from_iter(head.map(|(key, value)| (key.to_owned(), value)));
-        let schema = layout::schema(held_bytes, metadata);
+        let schema = columns.schema(metadata);
         let panels = panels(assigned, quantizers.lists());
         layout::check_panels(self.panels + panels.len() as u64, self.whole)?;
         let mut file = PackedWriter::create(self.whole, &self.path, &schema).map_err(of)?;
-        let mut norm_max = 0.0;
-        for panels in panels.chunks(layout::panels_of_batch(held_bytes)) {
+        let (mut norm_max, mut places) = (0.0, crc32fast::Hasher::new());
+        for panels in panels.chunks(columns.panels_of_batch()) {
             if interrupt() {
                 return Err(ListsError::Cancelled);
             }
             let of_store = (&**store, measure, numbers);
-            let columns = batch(of_store, quantizers, assigned, panels, held_bytes, &mut norm_max)?;
-            file.write(columns).map_err(of)?;
+            let arrays = batch(of_store, quantizers, assigned, panels, columns, &mut norm_max)?;
+            arrays[..2]
+                .iter()
+                .for_each(|words| places.update(words.as_primitive::<UInt32Type>().values().inner()));
+            file.write(arrays).map_err(of)?;
         }
         store.confirm()?;
         let mut notes = if has_quantizers { layout::notes(quantizers) } else { Vec::new() };
+        notes.push(layout::places_note(places.finalize()));
         if coding == Coding::Rows {
             notes.push(layout::norm_note(norm_max));
         }
@@ -146,12 +153,14 @@ fn batch(
     quantizers: &Quantizers,
     assigned: &Assigned,
     panels: &[(u32, Vec<usize>)],
-    held_bytes: usize,
+    columns: layout::Columns,
     norm_max: &mut f64,
 ) -> Result<Vec<ArrayRef>, ListsError> {
     let (dimensions, parts) = (quantizers.dimensions(), quantizers.parts());
     let mut ids_bytes = Vec::with_capacity(panels.len() * layout::IDS_BYTES);
-    let mut held = Vec::with_capacity(panels.len() * held_bytes);
+    let mut held = Vec::with_capacity(panels.len() * columns.held_bytes);
+    // The numbers beside what is held, a column each.
+    let mut beside = vec![Vec::with_capacity(panels.len() * PANEL); columns.beside()];
     for (_, places) in panels {
         let ids: Vec<u64> = places.iter().map(|place| assigned.ids[*place]).collect();
         let padded = ids.iter().copied().chain(std::iter::repeat_n(0, PANEL - ids.len()));
@@ -164,7 +173,10 @@ fn batch(
                 for (row, numbers) in rows.chunks_exact(dimensions).enumerate() {
                     numbers.iter().enumerate().for_each(|(j, x)| panel[j * PANEL + row] = *x);
                 }
-                *norm_max = norm_max.max(halves_of(&panel, dimensions, PANEL).1);
+                let (mut halves, longest) = halves_of(&panel, dimensions, PANEL);
+                *norm_max = norm_max.max(longest);
+                layout::beside_of(measure, places.len(), &mut halves);
+                beside[0].extend(halves);
                 push_numbers(&mut held, &panel, numbers);
             }
             Some(bits) => {
@@ -176,10 +188,14 @@ fn batch(
                     parts,
                     bits,
                 ));
-                for factor in 0..(size - parts) / 4 {
-                    let of_rows = each().map(|(_, factors)| &factors[factor * 4..][..4]);
-                    let padding = std::iter::repeat_n(&[0u8; 4][..], PANEL - places.len());
-                    held.extend(of_rows.chain(padding).flatten().copied());
+                for (factor, column) in beside.iter_mut().enumerate() {
+                    // Of inner products no square is taken.
+                    let is_left_out = factor == 0 && measure == VectorMeasure::InnerProduct;
+                    let number = |(_, factors): (&[u8], &[u8])| match factors[factor * 4..].first_chunk() {
+                        Some(bytes) if !is_left_out => f32::from_le_bytes(*bytes),
+                        _ => 0.0,
+                    };
+                    column.extend(each().map(number).chain(std::iter::repeat_n(0.0, PANEL - places.len())));
                 }
             }
         }
@@ -188,10 +204,13 @@ fn batch(
         let array = FixedSizeBinaryArray::try_new(width as i32, Buffer::from_vec(bytes), None);
         Arc::new(array.expect("whole panels"))
     };
-    Ok(vec![
+    let mut arrays: Vec<ArrayRef> = vec![
         Arc::new(UInt32Array::from_iter_values(panels.iter().map(|(list, _)| *list))),
         Arc::new(UInt32Array::from_iter_values(panels.iter().map(|(_, places)| places.len() as u32))),
         binary(ids_bytes, layout::IDS_BYTES),
-        binary(held, held_bytes),
-    ])
+        binary(held, columns.held_bytes),
+    ];
+    let bytes = |numbers: Vec<f32>| numbers.into_iter().flat_map(f32::to_le_bytes).collect();
+    arrays.extend(beside.into_iter().map(|numbers| binary(bytes(numbers), layout::BESIDE_BYTES)));
+    Ok(arrays)
 }

@@ -38,7 +38,7 @@ pub enum Access {
 }
 
 /// The bytes of a file.
-pub(super) struct Map {
+pub(crate) struct Map {
     bytes: Bytes,
     /// `None` if all bytes are a copy, which no other process can change.
     opened: Option<OpenFile>,
@@ -63,7 +63,7 @@ struct OpenFile {
 
 impl Map {
     /// Opens the bytes of a file. Buffers share ownership of a map.
-    pub(super) fn new(file: File, access: Access) -> io::Result<Self> {
+    pub(crate) fn new(file: File, access: Access) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let (bytes, watched) = match access {
             Access::Map => {
@@ -80,7 +80,7 @@ impl Map {
     }
 
     /// Reads a file, and closes it.
-    pub(super) fn copied(mut file: File) -> io::Result<Self> {
+    pub(crate) fn copied(mut file: File) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         // Aligned like the columns of a store.
@@ -88,11 +88,24 @@ impl Map {
     }
 
     /// Number of bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.bytes {
             Bytes::Here(bytes) => bytes.len(),
             Bytes::InFile(bytes) => *bytes,
         }
+    }
+
+    /// Bytes of memory that it takes by itself: those of a copy. Slices of a file that is read take more.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        match (&self.bytes, &self.opened) {
+            (Bytes::Here(bytes), None) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// Whether slices are copies of the file's bytes.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.bytes, Bytes::InFile(_))
     }
 
     /// Some of the bytes; blocks on the disk unless they are mapped. Bytes that were read count only if
@@ -100,7 +113,7 @@ impl Map {
     ///
     /// # Panics
     /// When the file has fewer bytes.
-    pub(super) fn slice(&self, range: Range<usize>) -> io::Result<Buffer> {
+    pub(crate) fn slice(&self, range: Range<usize>) -> io::Result<Buffer> {
         assert!(range.end <= self.len(), "bytes {range:?} of {}", self.len());
         match (&self.bytes, &self.opened) {
             (Bytes::Here(bytes), _) => Ok(bytes.slice_with_length(range.start, range.len())),
@@ -110,7 +123,7 @@ impl Map {
     }
 
     /// Whether all bytes used so far are those of the file that was opened. Once false, it stays so.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         // No bus error reports the rest of a truncated file's last page, which reads as zeros, nor a file that was
         // truncated and rewritten: only the file's length and time show these.
         let Some(OpenFile { watched, file, modified, is_lost }) = &self.opened else { return true };

@@ -23,7 +23,7 @@ use super::{StoreError, StoreInfo};
 use crate::kinds::Kind;
 
 /// Smaller additions are read into memory: a store may have many of them, and each map would take an open file too.
-pub(super) const MAPPED_BYTES_MIN: u64 = 4 << 20;
+pub(crate) const MAPPED_BYTES_MIN: u64 = 4 << 20;
 
 /// An open store file.
 pub(super) struct Part {

@@ -481,7 +481,7 @@ fn a_store_of_many_large_additions_takes_as_many_as_promised() {
     let file = File::open(&path).unwrap();
     let mut manifest = Manifest::of_file(&path, &file).unwrap().unwrap();
     let large = manifest.lines()[1].clone();
-    assert!(fs::metadata(folder.path().join(&large.file)).unwrap().len() > part::MAPPED_BYTES_MIN);
+    assert!(fs::metadata(folder.path().join(&large.file)).unwrap().len() > MAPPED_BYTES_MIN);
     (2..manifest::CHANGES_MAX).for_each(|_| manifest.push(large.clone()));
     fs::write(&path, manifest.text()).unwrap();
 

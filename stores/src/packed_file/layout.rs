@@ -1,7 +1,8 @@
-//! The keys of a head, and the text of the checksums. The checksums are those of `arrow_file`: one for the head, one per
+//! The keys of a head, the text of the checksums, and the places of batches and columns. The checksums are those of `arrow_file`: one for the head, one per
 //! batch, one for the tail.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 pub(super) use super::super::arrow_file::{
     ALIGNMENT_MIN_BYTES, DIGITS, END_OF_STREAM_BYTES, MAGIC, MARKER, TRAILER_BYTES, read_header,
@@ -28,6 +29,9 @@ pub(crate) const CREATOR_KEY: &str = "boxwork.created_by";
 pub(crate) const CREATOR: &str = concat!("boxwork ", env!("CARGO_PKG_VERSION"));
 /// The key of the checksums, in the footer's metadata.
 pub(super) const CHECKSUMS_KEY: &str = "boxwork.checksums";
+
+/// The reason of a refusal.
+pub(crate) const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
 
 /// The text of all checksums, with zeros for the tail's own; for each batch also its rows.
 pub(super) fn write_checksums(head: u32, batches: &[(usize, u32)]) -> String {
@@ -69,4 +73,33 @@ pub(crate) fn numbers_of(text: &str) -> Option<Vec<f32>> {
         Some(f32::from_bits(u32::from_str_radix(digits, 16).ok()?))
     };
     if rest.is_empty() { digits.iter().map(number).collect() } else { None }
+}
+
+/// The place of a batch in its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) rows: usize,
+    pub(super) checksum: u32,
+    pub(super) start: u64,
+    pub(super) header_bytes: u64,
+    pub(super) bytes: u64,
+}
+
+/// The places of columns of these widths in the body of a batch.
+pub(super) fn ranges_of(header: &[u8], rows: usize, widths: &[usize]) -> Option<Vec<Range<usize>>> {
+    let batch = read_header(header)?;
+    let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
+    // A column has two buffers: validity, which is ignored as nothing is null, and values.
+    if batch.compression().is_some() || nodes.len() != widths.len() || buffers.len() != 2 * widths.len() {
+        return None;
+    }
+    let range = |(idx, width): (usize, &usize)| {
+        let (node, buffer) = (nodes.get(idx), buffers.get(2 * idx + 1));
+        if usize::try_from(node.length()) != Ok(rows) || node.null_count() != 0 {
+            return None;
+        }
+        let from = usize::try_from(buffer.offset()).ok().filter(|from| from % ALIGNMENT_MIN_BYTES == 0)?;
+        Some(from..from.checked_add(width * rows)?)
+    };
+    widths.iter().enumerate().map(range).collect()
 }

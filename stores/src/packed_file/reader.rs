@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow_ipc::Block;
@@ -11,10 +10,10 @@ use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::read_footer_length;
 use arrow_schema::{Fields, Schema};
 
-use super::super::object_store::read_at;
-use super::{PackedError, layout};
-
-const CHECKSUM_DIFFERS: &str = "the checksum differs from the one written";
+use super::super::object_store::{Access, MAPPED_BYTES_MIN, Map, read_at};
+use super::PackedError;
+use super::layout::{self, CHECKSUM_DIFFERS, Place, ranges_of};
+use super::mapped::MappedBatches;
 
 /// A file whose tail is read: its metadata, and the places of its batches.
 pub(crate) struct PackedFile {
@@ -25,6 +24,7 @@ pub(crate) struct PackedFile {
     footer: HashMap<String, String>,
     blocks: Vec<Block>,
     tail_start: u64,
+    length: u64,
     /// A text unique to this content.
     pub(crate) fingerprint: String,
 }
@@ -44,6 +44,7 @@ impl PackedFile {
             footer: HashMap::new(),
             blocks: Vec::new(),
             tail_start: 0,
+            length: 0,
             fingerprint: String::new(),
         };
         index.read_tail()?;
@@ -81,7 +82,7 @@ impl PackedFile {
         if tail[digits] != *checksum.as_bytes() {
             return Err(self.damaged("its tail", CHECKSUM_DIFFERS));
         }
-        self.fingerprint = format!("{length:x}-{checksum}");
+        (self.length, self.fingerprint) = (length, format!("{length:x}-{checksum}"));
         let footer = arrow_ipc::root_as_footer(&tail[layout::END_OF_STREAM_BYTES..][..footer_bytes])
             .map_err(|error| self.damaged("its footer", &error.to_string()))?;
         let schema = footer.schema().ok_or_else(|| self.not("it has no schema"))?;
@@ -148,9 +149,42 @@ impl PackedFile {
         (0..batches.len()).try_for_each(|idx| batches.batch(idx, &mut *f))
     }
 
-    /// The places of the batches, of which all but the last have `rows_each` rows. Checks the head, and that the batches fill
-    /// the file.
+    /// The batches, of which all but the last have `rows_each` rows. Checks the head, and that the batches fill the file.
     pub(crate) fn into_batches(mut self, rows_each: usize) -> Result<PackedBatches, PackedError> {
+        let places = self.places(rows_each)?;
+        Ok(PackedBatches { path: self.path, file: self.file, rows_each, places })
+    }
+
+    /// As [`PackedFile::into_batches`], with bytes that stay in the file: mapped, if `access` says so and the system allows it. A
+    /// small file that follows another is read now, as those of stores are.
+    pub(crate) fn into_mapped(
+        mut self,
+        rows_each: usize,
+        access: Access,
+        follows: bool,
+    ) -> Result<MappedBatches, PackedError> {
+        let places = self.places(rows_each)?;
+        let io = |source| PackedError::Io { path: self.path.clone(), action: "read", source };
+        let mut file = self.file;
+        let bytes = file.metadata().map_err(io)?.len();
+        let mapped = || Map::new(file.try_clone().ok()?, Access::Map).ok();
+        let map = if follows && bytes < MAPPED_BYTES_MIN {
+            file.rewind().map_err(io)?;
+            Map::copied(file).map_err(io)?
+        } else if let Some(map) = (access == Access::Map).then(mapped).flatten() {
+            map
+        } else {
+            Map::new(file, Access::Read).map_err(io)?
+        };
+        let batches = MappedBatches::new(self.path, map, rows_each, places);
+        match batches.len_bytes() == self.length {
+            true => Ok(batches),
+            false => Err(batches.lost()),
+        }
+    }
+
+    /// The places of the batches, of which all but the last have `rows_each` rows.
+    fn places(&mut self, rows_each: usize) -> Result<Vec<Place>, PackedError> {
         let (head, batches) = self.batches(rows_each)?;
         let head_end = u64::try_from(self.blocks[0].offset()).unwrap_or(u64::MAX).min(self.tail_start);
         if crc32fast::hash(&self.bytes(0, head_end)?) != head {
@@ -173,7 +207,7 @@ impl PackedFile {
             end += bytes;
         }
         match end == self.tail_start {
-            true => Ok(PackedBatches { path: self.path, file: self.file, rows_each, places }),
+            true => Ok(places),
             false => Err(self.damaged("its footer", "the blocks do not fill the file")),
         }
     }
@@ -228,30 +262,10 @@ pub(crate) struct PackedBatches {
     places: Vec<Place>,
 }
 
-/// The place of a batch in its file.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    rows: usize,
-    checksum: u32,
-    start: u64,
-    header_bytes: u64,
-    bytes: u64,
-}
-
 impl PackedBatches {
     /// Number of batches.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
-    }
-
-    /// Rows of each batch but the last, which may have fewer.
-    pub(crate) fn rows_each(&self) -> usize {
-        self.rows_each
-    }
-
-    /// Rows of a batch.
-    pub(crate) fn rows(&self, idx: usize) -> usize {
-        self.places[idx].rows
     }
 
     /// Reads a batch, checks its checksum, and calls `f` with it, which returns `None` if it does not hold the columns that
@@ -269,24 +283,6 @@ impl PackedBatches {
         let (header, body) = content.split_at(header_bytes as usize);
         f(PackedBatch { first: idx * self.rows_each, rows, header, body })
             .ok_or_else(|| self.damaged(idx, "they are not the columns of a block"))
-    }
-
-    /// The first of a batch's columns of these widths, which are read alone: no checksum covers them.
-    pub(crate) fn first_columns<const N: usize>(
-        &self,
-        idx: usize,
-        widths: &[usize],
-    ) -> Result<[Vec<u8>; N], PackedError> {
-        let Place { rows, start, header_bytes, bytes, .. } = self.places[idx];
-        let header = self.bytes(start, header_bytes)?;
-        let ranges = ranges_of(&header, rows, widths)
-            .filter(|ranges| ranges.iter().all(|range| range.end as u64 <= bytes - header_bytes))
-            .ok_or_else(|| self.damaged(idx, "they are not the columns of a block"))?;
-        let mut columns = [const { Vec::new() }; N];
-        for (column, range) in columns.iter_mut().zip(ranges) {
-            *column = self.bytes(start + header_bytes + range.start as u64, range.len() as u64)?;
-        }
-        Ok(columns)
     }
 
     fn bytes(&self, start: u64, count: u64) -> Result<Vec<u8>, PackedError> {
@@ -350,24 +346,4 @@ impl PackedBatch<'_> {
         }));
         read.ok().flatten().filter(|batch| batch.num_rows() == self.rows)
     }
-}
-
-/// The places of columns of these widths in the body of a batch.
-fn ranges_of(header: &[u8], rows: usize, widths: &[usize]) -> Option<Vec<Range<usize>>> {
-    let batch = layout::read_header(header)?;
-    let (nodes, buffers) = (batch.nodes()?, batch.buffers()?);
-    // A column has two buffers: validity, which is ignored as nothing is null, and values.
-    if batch.compression().is_some() || nodes.len() != widths.len() || buffers.len() != 2 * widths.len() {
-        return None;
-    }
-    let range = |(idx, width): (usize, &usize)| {
-        let (node, buffer) = (nodes.get(idx), buffers.get(2 * idx + 1));
-        if usize::try_from(node.length()) != Ok(rows) || node.null_count() != 0 {
-            return None;
-        }
-        let from =
-            usize::try_from(buffer.offset()).ok().filter(|from| from % layout::ALIGNMENT_MIN_BYTES == 0)?;
-        Some(from..from.checked_add(width * rows)?)
-    };
-    widths.iter().enumerate().map(range).collect()
 }

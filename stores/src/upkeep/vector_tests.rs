@@ -15,6 +15,7 @@ use boxwork_kernels::rotation::Start;
 
 use super::*;
 use crate::any_kind;
+use crate::lists::mapped_tests::write_first_version;
 use crate::lists::{Assigned, Coding, Lists, ListsOptions, Training, vectors, write};
 use crate::object_column;
 use crate::pivot_table::in_threads;
@@ -115,6 +116,29 @@ fn act(folder: &Path, what: &str) {
     }
 }
 
+/// All objects that lists find for some of them, with the bits of their scores.
+fn found_in(lists: &Lists, ids: &[u64]) -> Vec<Vec<(u64, u32)>> {
+    let store = lists.space().store();
+    let (every, all) = ((0..lists.count() as u32).collect::<Vec<_>>(), Subset::of(&**store, |_| true));
+    lists.bring_in(&every, &|| false).unwrap();
+    let queries = lists.queries(vectors(&**store, &ids[..3]).unwrap());
+    let of = |(place, id): (usize, &u64)| {
+        let query = vectors(&**store, &[*id]).unwrap();
+        let mut found = vec![lists.shortlist(&query, ids.len(), f64::INFINITY)];
+        for list in &every {
+            lists.scan(*list, &queries, &[place], None, &mut found);
+            assert!(lists.mask(*list, &all).is_none_or(|mask| mask.iter().any(|word| *word != 0)));
+        }
+        let each = found[0].kept().iter();
+        let mut found: Vec<(u64, u32)> = each.map(|(score, row)| (lists.id(*row), score.to_bits())).collect();
+        found.sort_unstable();
+        found
+    };
+    let found = ids[..3].iter().enumerate().map(of).collect();
+    lists.confirm().unwrap();
+    found
+}
+
 /// The names of the store's vectors. Its codes and lists must be in step, and find each vector by itself.
 fn state(folder: &Path) -> Vec<String> {
     let (space, kept) = (space(folder), kept(folder));
@@ -134,25 +158,18 @@ fn state(folder: &Path) -> Vec<String> {
             assert!(left.iter().any(|(_, row)| u64::from(*row) == ids[place]), "{}", path.display());
         }
     }
-    let all = Subset::of(&**store, |_| true);
     for path in &kept[LEVELS.len()..] {
-        let lists = Lists::open(path, &space).unwrap();
-        assert_eq!(lists.objects(), ids.len() as u64);
-        let every: Vec<u32> = (0..lists.count() as u32).collect();
-        lists.bring_in(&every, &|| false).unwrap();
-        let queries = lists.queries(vectors(&**store, &ids[..3]).unwrap());
-        for (place, id) in ids[..3].iter().enumerate() {
-            let query = vectors(&**store, &[*id]).unwrap();
-            let mut found = vec![lists.shortlist(&query, ids.len(), f64::INFINITY)];
-            for list in 0..lists.count() as u32 {
-                let mask = lists.mask(list, &all);
-                lists.scan(list, &queries, &[place], None, &mut found);
-                assert!(mask.is_none_or(|mask| mask.iter().any(|word| *word != 0)));
-            }
-            let mut found: Vec<u64> = found[0].kept().iter().map(|(_, row)| lists.id(*row)).collect();
-            found.sort_unstable();
-            assert_eq!(found, ids, "{}", path.display());
-        }
+        let [lists, read] = [Access::Map, Access::Read].map(|access| {
+            let lists = Lists::open_by(path, &space, access).unwrap();
+            assert_eq!(lists.objects(), ids.len() as u64);
+            lists
+        });
+        let of_map = found_in(&lists, &ids);
+        assert!(
+            of_map.iter().all(|found| found.iter().map(|(id, _)| *id).eq(ids.iter().copied())),
+            "{path:?}"
+        );
+        assert_eq!(of_map, found_in(&read, &ids), "{path:?}");
     }
     ids.iter().map(|id| store.name(*id).unwrap()).collect()
 }
@@ -212,6 +229,27 @@ fn check(what: &str, before: &[&str], steps_min: usize) {
         assert_eq!(files(folder.path()), files_wanted, "{what} killed at step {step}");
     }
     panic!("{what} does not end within {STEPS_MAX} steps");
+}
+
+#[test]
+fn lists_of_the_first_version_follow_their_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder);
+    for path in &kept(folder)[LEVELS.len()..] {
+        if !path.ends_with("product.lists.arrow") && !path.ends_with("fast.lists.arrow") {
+            let new = path.with_extension("new");
+            fs::rename(path, &new).unwrap();
+            write_first_version(&new, path);
+            fs::remove_file(new).unwrap();
+        }
+    }
+    act(folder, "add");
+    act(folder, "remove");
+    assert_eq!(state(folder).len(), 337);
+    act(folder, "compact");
+    act(folder, "add one");
+    assert_eq!(state(folder).len(), 338);
 }
 
 #[test]

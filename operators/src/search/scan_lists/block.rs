@@ -205,7 +205,7 @@ impl ListBlock {
             true => feed.shared_in_parts("codes", self.key(CODES), len, part_len, fill)?,
             false => feed.pinned_in_parts("codes", self.key(CODES), len, part_len, fill)?,
         }
-        let words = self.request.placed.alive.as_ref().unwrap_or(&self.shared.alive);
+        let words = self.request.placed.alive.as_deref().unwrap_or_else(|| self.shared.alive());
         let copy = |to: &mut [u32]| {
             to.copy_from_slice(&words[panels.clone()]);
             Ok(())

@@ -20,7 +20,7 @@ use boxwork_stores::subset::Subset;
 
 use super::block::{ListBlock, Request};
 use super::placed::{Chunk, Placed, Shared};
-use super::slots::Wanted;
+use super::slots::{Wanted, bring_in};
 use super::{CANDIDATES, ENVELOPE_ROWS, candidates};
 use crate::devices::stage;
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Taken};
@@ -149,7 +149,7 @@ pub(super) fn stage(
         leave(&format!("devices find {K_MAX} candidates of a query at most"));
         return Ok(Begun::OnSlots(vectors, probes));
     }
-    let Some(placed) = Placed::new(cx, shared, &vectors, &probes, subset) else {
+    let Some(placed) = Placed::new(cx, shared, &vectors, &probes, subset)? else {
         return Ok(Begun::Cancelled);
     };
     let dimensions = lists.quantizers().dimensions();
@@ -162,6 +162,11 @@ pub(super) fn stage(
     let all: usize = (0..numbers.len()).map(|query| placed.sums(query)).sum();
     if !sizes.is_asked && all < SUMS_MIN {
         return Ok(Begun::OnSlots(vectors, probes));
+    }
+    // Devices get whole chunks, whatever lists queries look into.
+    let every: Vec<u32> = (0..lists.count() as u32).collect();
+    if !bring_in(cx, lists, &every)? {
+        return Ok(Begun::Cancelled);
     }
     let chunks = match sized.chunk {
         None => Arc::clone(&shared.whole),
@@ -372,6 +377,7 @@ impl ListScan {
     ) -> Result<Vec<Envelope>, BoxError> {
         let queries = self.groups[group].queries.clone();
         let made = self.candidates(cx, queries.clone(), places)?;
+        self.shared.lists.confirm()?;
         self.are_done(cx, queries, true);
         Ok(self.leaving(group, made))
     }

@@ -1,15 +1,17 @@
 //! What devices scan: the segments of lists, those that each query looks into, and the numbers with which their sums begin.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::pieces::collect;
 use boxwork_kernels::product::device::Segment;
 use boxwork_kernels::vector::inner_product;
-use boxwork_runtime::operator::Context;
+use boxwork_runtime::operator::{BoxError, Context};
 use boxwork_stores::lists::Lists;
 use boxwork_stores::subset::Subset;
+
+use super::slots::bring_in;
 
 /// Queries that a slot takes at a time.
 const QUERIES_AT_ONCE: usize = 64;
@@ -25,7 +27,7 @@ pub(super) struct Shared {
     of_list: Vec<Vec<u32>>,
     /// All of them, for devices that keep all codes.
     pub(super) whole: Arc<[Chunk]>,
-    pub(super) alive: Vec<u32>,
+    alive: OnceLock<Vec<u32>>,
     /// The largest norm of a centroid, and of what a code stands for.
     pub(super) norm_max: f64,
 }
@@ -75,7 +77,14 @@ impl Shared {
         let (lists, mut of_list) = (Arc::clone(lists), vec![Vec::new(); lists.count()]);
         let Some(codebook) = lists.quantizers().codebook() else {
             let whole = Chunk::cut(&[], usize::MAX);
-            return Self { lists, segments: Vec::new(), of_list, whole, alive: Vec::new(), norm_max: 0.0 };
+            return Self {
+                lists,
+                segments: Vec::new(),
+                of_list,
+                whole,
+                alive: OnceLock::new(),
+                norm_max: 0.0,
+            };
         };
         let norm = |vector: &[f32]| inner_product(vector, vector).sqrt();
         let largest = |vectors: &[f32], size: usize| vectors.chunks_exact(size).map(norm).fold(0.0, f64::max);
@@ -92,9 +101,13 @@ impl Shared {
         for (number, segment) in (0..).zip(&segments) {
             of_list[segment.list as usize].push(number);
         }
-        let alive = lists.alive();
-        let whole = Chunk::cut(&segments, usize::MAX);
+        let (alive, whole) = (OnceLock::new(), Chunk::cut(&segments, usize::MAX));
         Self { segments, of_list, whole, alive, norm_max: of_lists + of_code, lists }
+    }
+
+    /// By panel, the objects that are there still. All lists were brought in.
+    pub(super) fn alive(&self) -> &[u32] {
+        self.alive.get_or_init(|| self.lists.alive())
     }
 }
 
@@ -116,13 +129,16 @@ pub(super) struct Placed {
 impl Placed {
     /// Finds the segments of the lists that queries look into. `probes` are lists and places of queries, by place. `None` if the
     /// request is being cancelled.
+    ///
+    /// # Errors
+    /// When there is a subset, and one of the lists is damaged.
     pub(super) fn new(
         cx: &mut Context<'_>,
         shared: &Shared,
         vectors: &[f32],
         probes: &[(u32, u32)],
         subset: Option<&Arc<Subset>>,
-    ) -> Option<Self> {
+    ) -> Result<Option<Self>, BoxError> {
         let lists = &shared.lists;
         let (mut alive, mut has_some) = (None, Vec::new());
         if let Some(subset) = subset {
@@ -130,6 +146,9 @@ impl Placed {
             let mut wanted: Vec<u32> = probes.iter().map(|(list, _)| *list).collect();
             wanted.sort_unstable();
             wanted.dedup();
+            if !bring_in(cx, lists, &wanted)? {
+                return Ok(None);
+            }
             has_some.resize(lists.count(), false);
             for list in wanted {
                 has_some[list as usize] = lists.mark(list, subset, &mut words);
@@ -165,7 +184,8 @@ impl Placed {
                 part.bases.extend(of_query.iter().map(|(_, base)| *base));
             }
             part
-        })?;
+        });
+        let Some(parts) = parts else { return Ok(None) };
         let mut all = Self { alive, ..Self::default() };
         for part in parts {
             let before = all.segments.len();
@@ -175,7 +195,7 @@ impl Placed {
             all.sums.extend(part.sums);
         }
         all.firsts.push(all.segments.len());
-        Some(all)
+        Ok(Some(all))
     }
 
     /// The segments of a query, and the numbers with which their sums begin.

@@ -42,12 +42,8 @@ impl Wanted<'_> {
         let mut wanted: Vec<u32> = probes.iter().map(|probe| probe.list).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        if !lists.has(&wanted) {
-            let cancelled = cx.cancelled();
-            match cx.detached("disk", || lists.bring_in(&wanted, &cancelled))? {
-                Err(error) if error.is_cancelled() => return Ok(None),
-                brought => brought?,
-            }
+        if !bring_in(cx, lists, &wanted)? {
+            return Ok(None);
         }
         let dimensions = lists.quantizers().dimensions();
         let shortlist = |query| lists.shortlist(query, kept, range);
@@ -91,6 +87,7 @@ impl Wanted<'_> {
             let Some(shortlist) = shortlist else { continue };
             found.extend(self.ids_of(shortlist).into_iter().map(|id| (*number, id)));
         }
+        lists.confirm()?;
         Ok(Some(found))
     }
 
@@ -129,6 +126,22 @@ impl Wanted<'_> {
         placed.sort_unstable();
         placed
     }
+}
+
+/// Checks some lists in their files, if that was not done before. Returns false if the request is being cancelled.
+pub(super) fn bring_in(cx: &mut Context<'_>, lists: &Lists, wanted: &[u32]) -> Result<bool, BoxError> {
+    if !lists.has(wanted) {
+        let cancelled = cx.cancelled();
+        // A request that is being cancelled begins nothing.
+        let Ok(brought) = cx.detached("disk", || lists.bring_in(wanted, &cancelled)) else {
+            return Ok(false);
+        };
+        match brought {
+            Err(error) if error.is_cancelled() => return Ok(false),
+            brought => brought?,
+        }
+    }
+    Ok(true)
 }
 
 /// Scans one list, or those of its objects that are in a subset, for the queries of its probes. Shortlists begin as those in

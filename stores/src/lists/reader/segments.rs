@@ -5,11 +5,11 @@ use std::ops::Range;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::distance::squared_l2_on;
 use boxwork_kernels::panels::PANEL;
+use boxwork_kernels::product::Codes;
 use boxwork_kernels::product::device::{Segment, Shape};
-use boxwork_kernels::product::{Codes, group_bytes};
 use boxwork_kernels::vector::{VectorMeasure, inner_product};
 
-use super::{Held, Lists};
+use super::Lists;
 use crate::subset::Subset;
 
 impl Lists {
@@ -20,7 +20,7 @@ impl Lists {
 
     /// Panels of all lists.
     pub fn panels(&self) -> usize {
-        self.ids.len() / PANEL
+        self.panels
     }
 
     /// The panels of each list that lie side by side, in the order of the panels.
@@ -39,24 +39,34 @@ impl Lists {
     /// Arranges the codes of some panels for a device.
     ///
     /// # Panics
-    /// When the lists hold no product codes, there are no such panels, the shape is of other codes, or the room is not theirs.
+    /// When the lists hold no product codes, were not [brought in](Lists::bring_in), there are no such panels, the shape is of other
+    /// codes, or the room is not theirs.
     pub fn arrange(&self, shape: Shape, panels: Range<usize>, to: &mut [u32]) {
-        let (Held::Codes(bytes), Some(bits)) = (&self.held, self.quantizers.coding().bits()) else {
-            panic!("lists of product codes")
-        };
-        let (parts, rows) = (self.quantizers.parts(), panels.len() * PANEL);
-        let size = group_bytes(parts, bits);
-        shape.arrange(Codes { parts, bits, rows, bytes: &bytes[panels.start * size..panels.end * size] }, to);
+        let bits = self.quantizers.coding().bits().expect("lists of product codes");
+        let (parts, of_panel) = (self.quantizers.parts(), to.len() / panels.len().max(1));
+        let (mut next, mut to) = (panels.start, to);
+        while next < panels.end {
+            let of_batch = self.held.of_batch(&(next..panels.end));
+            let (of_codes, rest) = to.split_at_mut(of_batch.len() * of_panel);
+            let bytes = self.held.of(&of_batch).codes();
+            shape.arrange(Codes { parts, bits, rows: of_batch.len() * PANEL, bytes }, of_codes);
+            (next, to) = (of_batch.end, rest);
+        }
+        assert!(to.is_empty(), "room for whole panels");
     }
 
     /// A word for each panel, with a bit for each object that is there still.
+    ///
+    /// # Panics
+    /// When objects were removed, and a list was not [brought in](Lists::bring_in).
     pub fn alive(&self) -> Vec<u32> {
-        if !self.alive.is_empty() {
-            return self.alive.clone();
-        }
         let mut words = vec![u32::MAX; self.panels()];
         for part in self.parts.iter().flatten().filter(|part| !part.rows.is_multiple_of(PANEL)) {
             words[part.panels.end - 1] = (1 << (part.rows % PANEL)) - 1;
+        }
+        let store = self.space.store();
+        if store.objects_count() < store.ids_count() {
+            self.held.mark_alive(&mut words);
         }
         words
     }
@@ -64,7 +74,7 @@ impl Lists {
     /// Sets the words of a list's panels to the bits of its objects that are in a subset. Returns false if none is.
     ///
     /// # Panics
-    /// When there is no such list, or not a word for each panel of all lists.
+    /// When there is no such list, it was not [brought in](Lists::bring_in), or there is not a word for each panel of all lists.
     pub fn mark(&self, list: u32, subset: &Subset, words: &mut [u32]) -> bool {
         assert_eq!(words.len(), self.panels(), "a word for each panel");
         let Some(mask) = self.mask(list, subset) else { return false };
