@@ -1,5 +1,5 @@
 //! `boxwork lists --rotate` and `--codes rabitq`: turned codes lose less, have the same bytes for any number of workers, and follow
-//! their store.
+//! their store. Lists of two stores by one codebook are joined.
 
 #[path = "support/command.rs"]
 mod command;
@@ -160,4 +160,66 @@ fn rows_of_a_file_are_queries_of_lists() {
     let found = found.replace(",false,9,100\n", "\n").replace(",exact,probes,refine\n", "\n");
     assert_eq!(found, exact);
     assert!(fails(at, &[&find[..], &by].concat(), 3).contains("queries.u8"));
+}
+
+#[test]
+fn lists_of_two_stores_by_one_codebook_are_joined() {
+    let folder = folder();
+    let at = folder.path();
+    mixtures(at, 300);
+    let lines = fs::read_to_string(at.join("v.jsonl")).expect("the vectors");
+    let lines: Vec<&str> = lines.lines().collect();
+    for (name, lines) in [("a", &lines[..200]), ("b", &lines[200..])] {
+        fs::write(at.join("some.jsonl"), lines.join("\n")).expect("the vectors");
+        let out = format!("{name}.arrow");
+        ok(at, &["import", "some.jsonl", "--holds", "vectors", "--out", &out]);
+    }
+    let make = |store: &str, out: &str, more: &[&str]| {
+        ok(at, &[&["lists", "--store", store, "--out", out, "--force"][..], more].concat());
+    };
+    for codes in [&["rows"][..], &["product"], &["fast", "--rotate"], &["rabitq"]] {
+        make("a.arrow", "a.lists.arrow", &[&["--lists", "5", "--codes"], codes].concat());
+        make("b.arrow", "b.lists.arrow", &["--like", "a.lists.arrow"]);
+        // Joined, and with each vector assigned anew.
+        let add = |name: &str, more: &[&str]| {
+            let [store, lists] = ["arrow", "lists.arrow"].map(|ending| format!("{name}.{ending}"));
+            fs::copy(at.join("a.arrow"), at.join(&store)).expect("copied");
+            fs::copy(at.join("a.lists.arrow"), at.join(&lists)).expect("copied");
+            let words = ["add", "--store", &store, "--from", "b.arrow", "--lists", &lists];
+            ok(at, &[&words[..], more].concat());
+            fs::read(at.join(format!("{lists}.part-1"))).expect("the added lists")
+        };
+        assert!(add("joined", &["--merge", "b.lists.arrow"]) == add("anew", &[]), "{codes:?}");
+        ok(at, &["compact", "--store", "joined.arrow", "--lists", "joined.lists.arrow"]);
+        let find = ["search", "--store", "joined.arrow", "--query", "v250", "-k", "300", "--format", "csv"];
+        let by = ["--lists", "joined.lists.arrow", "--probes", "5", "--refine", "9"];
+        let count = |text: String| text.lines().count();
+        assert_eq!(count(ok(at, &[&find[..], &by].concat())), count(ok(at, &find)), "{codes:?}");
+        for file in ["joined.arrow", "anew.arrow", "anew.lists.arrow.part-1", "joined.lists.arrow.part-1"] {
+            _ = fs::remove_file(at.join(file));
+        }
+    }
+    // Lists by centroids of their own are refused, with the command that makes others.
+    make("b.arrow", "b.lists.arrow", &["--lists", "5", "--codes", "rabitq"]);
+    let add = [
+        "add",
+        "--store",
+        "a.arrow",
+        "--from",
+        "b.arrow",
+        "--lists",
+        "a.lists.arrow",
+        "--merge",
+        "b.lists.arrow",
+    ];
+    let error = fails(at, &add, 3);
+    assert!(error.contains("`b.lists.arrow` cannot be merged with `a.lists.arrow`"), "{error}");
+    let command = error.split('`').find(|words| words.starts_with("boxwork lists")).expect("a command");
+    ok(at, &command.split(' ').skip(1).collect::<Vec<_>>());
+    ok(at, &add);
+    let like = ["lists", "--store", "b.arrow", "--out", "c.lists.arrow", "--like", "a.lists.arrow"];
+    let error = fails(at, &[&like[..], &["--distance", "ip"]].concat(), 3);
+    assert!(error.contains("has lists for l2 of 16 numbers"), "{error}");
+    assert!(fails(at, &[&like[..], &["--lists", "7"]].concat(), 2).contains("cannot be used with"));
+    assert!(fails(at, &[&add[..5], &["--merge", "b.lists.arrow"]].concat(), 2).contains("--lists"));
 }

@@ -27,10 +27,10 @@ mod upkeep;
 pub(crate) use chain::measure_of;
 pub use error::ListsError;
 pub(crate) use layout::FORMAT;
-pub use layout::quantizers_of;
+pub use layout::{quantizers_like, quantizers_of};
 pub use quantizers::{CODINGS, Clustering, Coding, ListsOptions, Quantizers, Training};
 pub use reader::{ListQueries, Lists};
-pub(crate) use upkeep::{append, write_compacted};
+pub(crate) use upkeep::{append, check_sources, write_compacted};
 pub use writer::{Assigned, write};
 
 use arrow_array::Array;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::any_kind;
 use super::hnsw::{self, HnswError};
-use super::lists::{self, ListsError};
+use super::lists::{self, Lists, ListsError};
 use super::object_store::{Access, Compaction, PendingChange, StoreLock, real_path};
 use super::packed_file::{self, Format, next_path};
 use super::pivot_table::{self, IndexError, PivotTable, SideBySide};
@@ -80,11 +80,41 @@ pub fn commit(
     indexes: &[PathBuf],
     side_by_side: &mut SideBySide<'_>,
 ) -> Result<(u64, u64), UpkeepError> {
+    commit_merging(change, indexes, &[], side_by_side)
+}
+
+/// As [`commit`], but added objects that one of `sources` has take their lists from it, if it has the same centroids and codebook: lists of
+/// two stores become one by joining them. The file is that of [`commit`], to the byte.
+///
+/// # Errors
+/// As [`commit`], and when lists among the sources have other quantizers than all lists among the indexes.
+pub fn commit_merging(
+    change: PendingChange,
+    indexes: &[PathBuf],
+    sources: &[Lists],
+    side_by_side: &mut SideBySide<'_>,
+) -> Result<(u64, u64), UpkeepError> {
+    if !sources.is_empty() {
+        let of_lists = indexes.iter().filter(|index| Kept::of(index) == Kept::Lists);
+        lists::check_sources(sources, &of_lists.cloned().collect::<Vec<_>>(), &**change.store())?;
+    }
     for index in indexes {
         settle(index, &**change.store())?;
-        append(change.store(), index, side_by_side)?;
+        append(change.store(), index, sources, side_by_side)?;
     }
     Ok(change.commit()?)
+}
+
+/// Opens lists of a store that others are to take in, for the distance for which they were made.
+///
+/// # Errors
+/// When a file is no lists of the store.
+pub fn sources(paths: &[PathBuf], store: &Arc<dyn Store>, access: Access) -> Result<Vec<Lists>, UpkeepError> {
+    let open = |path: &PathBuf| {
+        let space = spaces::open(&lists::measure_of(path, &**store)?, Arc::clone(store))?;
+        Ok(Lists::open_by(path, &space, access)?)
+    };
+    paths.iter().map(open).collect()
 }
 
 /// Brings an index up to its store, which is mapped or read as `access` says, and returns the number of objects that
@@ -103,7 +133,7 @@ pub fn bring_up(
     let _lock = StoreLock::take(&path.map_err(io)?, store)?;
     let store = any_kind::open_by(store, access, None)?;
     settle(index, &*store)?;
-    append(&store, index, side_by_side)
+    append(&store, index, &[], side_by_side)
 }
 
 /// What a file has of a store's objects.
@@ -135,6 +165,7 @@ impl Kept {
 fn append(
     store: &Arc<dyn Store>,
     index: &Path,
+    sources: &[Lists],
     side_by_side: &mut SideBySide<'_>,
 ) -> Result<u64, UpkeepError> {
     let space = space_of(index, store)?;
@@ -142,7 +173,7 @@ fn append(
         Kept::Distances => Ok(PivotTable::append(index, &space, side_by_side)?),
         Kept::Sketches => Ok(Sketch::append(index, &space, side_by_side)?),
         Kept::Codes => Ok(vector_codes::append(index, &space, side_by_side)?),
-        Kept::Lists => Ok(lists::append(index, &space, side_by_side)?),
+        Kept::Lists => Ok(lists::append(index, &space, sources, side_by_side)?),
         Kept::Graph => Err(no_upkeep(index)),
     }
 }

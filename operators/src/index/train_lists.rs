@@ -17,7 +17,9 @@ use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::lists::{CODINGS, Clustering, Coding, ListsOptions, Quantizers, Training, quantizers_of};
+use boxwork_stores::lists::{
+    CODINGS, Clustering, Coding, ListsOptions, Quantizers, Training, quantizers_like, quantizers_of,
+};
 use boxwork_stores::space::Space;
 
 use self::on_device::{Assignment, DEVICE_ROWS_MIN, Sized};
@@ -45,7 +47,8 @@ const RANGES: Out = Out::new(1, "ranges", columns::ranges, "all ids of the store
 /// `space`: vectors, and the distance l2, ip or cosine. `lists`: their number. `codes`: what lists hold. `parts`: parts of a code. `bits`: bits of a number in
 /// codes `rabitq`.
 /// `iterations`: the most rounds. `seed`: the seed of the sample and the start. `start`: `random` vectors, or `spread`, vectors that are
-/// far from each other (k-means++), which takes longer. `spherical`: whether each round scales centroids to length 1, as it always does for the cosine. `keep`: lists whose centroids come first and stay as they are. `rotate`: the numbers of vectors that a rotation turns before they are coded, so
+/// far from each other (k-means++), which takes longer. `spherical`: whether each round scales centroids to length 1, as it always does for the cosine. `keep`: lists whose centroids come first and stay as they are.
+/// `like`: lists of other vectors whose centroids and codebook are taken as they are; `boxwork add --merge` joins such lists. `rotate`: the numbers of vectors that a rotation turns before they are coded, so
 /// that codes lose less.
 pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -105,6 +108,12 @@ pub static TRAIN_LISTS: OperatorSpec = OperatorSpec {
             "lists whose centroids come first and stay as they are",
         ),
         Parameter::new(
+            "like",
+            ParameterType::Path,
+            Default::Absent,
+            "lists of other vectors whose centroids and codebook are taken as they are: nothing is trained",
+        ),
+        Parameter::new(
             "rotate",
             ParameterType::integer_from(0),
             Default::Absent,
@@ -148,18 +157,34 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         spherical: bind.boolean("spherical"),
     };
     let space = resources::space(bind)?;
+    let (sized, slots) = (Sized::default(), bind.slots());
+    if let Some(others) = bind.get_text("like") {
+        let state = State::Known(Box::new(quantizers_like(Path::new(others), &*space)?));
+        let picked = Picked { devices: None, reason: "nothing is trained".to_owned() };
+        return Ok(Box::new(TrainLists {
+            space,
+            training: None,
+            options,
+            picked,
+            sized,
+            slots,
+            state,
+            next: 0,
+        }));
+    }
     let mut training = Training::new(&space, options)?;
     if let Some(others) = bind.get_text("keep") {
         training = training.keeping(&quantizers_of(Path::new(others))?)?;
     }
     let picked = bind.pick_devices("device", Some(training.rows_count() as u64), DEVICE_ROWS_MIN)?;
-    let (sized, slots) = (Sized::default(), bind.slots());
+    let training = Some(training);
     Ok(Box::new(TrainLists { space, training, options, picked, sized, slots, state: State::Begins, next: 0 }))
 }
 
 struct TrainLists {
     space: Arc<dyn Space>,
-    training: Training,
+    /// None if the quantizers are known.
+    training: Option<Training>,
     options: ListsOptions,
     /// The devices that may assign rows.
     picked: Picked,
@@ -172,6 +197,8 @@ struct TrainLists {
 }
 
 enum State {
+    /// The quantizers of other lists.
+    Known(Box<Quantizers>),
     Begins,
     /// Devices assign the rows of each round.
     OnDevices(Box<DeviceStage<Assignment>>),
@@ -184,12 +211,14 @@ impl TrainLists {
     /// Goes on with the training; returns what it gives, if not the quantizers.
     fn train(&mut self, cx: &mut Context<'_>) -> Result<Result<Quantizers, Flow>, BoxError> {
         match std::mem::replace(&mut self.state, State::Trained) {
+            State::Known(quantizers) => Ok(Ok(*quantizers)),
             State::Begins => {
-                self.training.warning().into_iter().for_each(|warning| cx.note(warning));
-                resources::bring_in(cx, &**self.space.store(), self.training.ids())?;
-                let begun = self.training.begin(&mut |count, f| side_by_side(cx, count, f))?;
+                let training = self.training.as_ref().expect("a training begins");
+                training.warning().into_iter().for_each(|warning| cx.note(warning));
+                resources::bring_in(cx, &**self.space.store(), training.ids())?;
+                let begun = training.begin(&mut |count, f| side_by_side(cx, count, f))?;
                 let Some(clustering) = begun else { return Ok(Err(Flow::Done)) };
-                let sizes = (self.training.dimensions(), self.options.iterations as u64, self.slots);
+                let sizes = (training.dimensions(), self.options.iterations as u64, self.slots);
                 let devices = self.picked.devices.clone().filter(|_| !clustering.rounds.is_over());
                 self.state = match devices {
                     Some(devices) => {
@@ -218,7 +247,8 @@ impl TrainLists {
                     }
                 }
                 let Some(objective) = objective(&clustering, &mut pieces) else { return Ok(Err(Flow::Done)) };
-                let sampled = rows.len() / self.training.dimensions();
+                let training = self.training.as_ref().expect("a training ends");
+                let sampled = rows.len() / training.dimensions();
                 let rounds = &clustering.rounds;
                 cx.figure("vectors clustered", sampled as f64);
                 cx.figure("rounds", rounds.count() as f64);
@@ -226,7 +256,7 @@ impl TrainLists {
                 cx.figure("lists split", rounds.splits() as f64);
                 cx.figure("mean squared distance", objective / sampled.max(1) as f64);
                 let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
-                let trained = self.training.finish(clustering, &mut pieces)?;
+                let trained = training.finish(clustering, &mut pieces)?;
                 Ok(trained.ok_or(Flow::Done))
             }
             State::Trained => unreachable!("the quantizers were given"),

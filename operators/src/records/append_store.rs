@@ -16,8 +16,9 @@ use super::HOLDS;
 use crate::columns;
 use crate::images::extract::PARAMETERS_NOTE;
 use boxwork_stores::any_kind::{self, AnyChange, AnyKind};
+use boxwork_stores::lists::Lists;
 use boxwork_stores::object_store::Access;
-use boxwork_stores::store::Store;
+use boxwork_stores::store::{SharedStore, Store};
 use boxwork_stores::upkeep;
 
 const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects, made as the store's were");
@@ -37,7 +38,8 @@ const OBJECTS: In = In::stream(0, "objects", columns::objects, "the objects, mad
 /// None.
 ///
 /// # Parameters
-/// `store`: the store to add to. `pivots`: its indexes, which are brought up to it. `replace`: whether an object takes
+/// `store`: the store to add to. `pivots`: its indexes, which are brought up to it. `merge`: lists of the store `from`; objects that come from
+/// it take their lists and codes from these, if they have the same centroids and codebook as lists in `pivots`: others are refused. `replace`: whether an object takes
 /// the place of one of its name, which is removed. `holds`: the kind of the objects.
 pub static APPEND_STORE: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -47,6 +49,18 @@ pub static APPEND_STORE: OperatorSpec = OperatorSpec {
             ParameterType::List(&ParameterType::Path),
             Default::EmptyList,
             "indexes of the store, which are brought up to it",
+        ),
+        Parameter::new(
+            "merge",
+            ParameterType::List(&ParameterType::Path),
+            Default::EmptyList,
+            "lists of `from`, by the centroids and the codebook of lists in `pivots`, which take them in",
+        ),
+        Parameter::new(
+            "from",
+            ParameterType::Resource("store"),
+            Default::Absent,
+            "the store of which `merge` has lists",
         ),
         Parameter::new(
             "replace",
@@ -66,7 +80,15 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let (kind, store, replaces) =
         (super::kind(bind)?, crate::resources::store(bind)?, bind.boolean("replace"));
     let access = crate::resources::store::access(bind);
-    Ok(Box::new(AppendStore { store, kind, access, pivots, replaces, change: None, present: 0 }))
+    let merge: Vec<PathBuf> = bind.texts("merge").into_iter().map(PathBuf::from).collect();
+    let sources = match (merge.is_empty(), bind.get_resource::<SharedStore>("from")?) {
+        (true, _) => Vec::new(),
+        (false, Some(from)) => upkeep::sources(&merge, &from.0, access)?,
+        (false, None) => {
+            return Err(BoxError::new("lists to `merge` are of another store: name it as `from`"));
+        }
+    };
+    Ok(Box::new(AppendStore { store, kind, access, pivots, sources, replaces, change: None, present: 0 }))
 }
 
 struct AppendStore {
@@ -74,6 +96,8 @@ struct AppendStore {
     kind: &'static dyn AnyKind,
     access: Access,
     pivots: Vec<PathBuf>,
+    /// Lists that those among `pivots` take in.
+    sources: Vec<Lists>,
     replaces: bool,
     // Holds the store's lock from the first firing on; dropped, it leaves the store as it was.
     change: Option<Box<dyn AnyChange>>,
@@ -119,9 +143,9 @@ impl Operator for AppendStore {
             return Ok(Flow::Done);
         }
         let pending = cx.detached("disk", || change.write())??;
-        let pivots = &self.pivots;
+        let (pivots, sources) = (&self.pivots, &self.sources);
         // The distances are computed by the workers; the files that are written between them are small.
-        let done = upkeep::commit(pending, pivots, &mut |numbers, piece, f| {
+        let done = upkeep::commit_merging(pending, pivots, sources, &mut |numbers, piece, f| {
             cx.inside(|inside| inside.for_each_chunk_of(numbers, piece, f));
             !cx.is_cancelled()
         });

@@ -38,6 +38,9 @@ pub struct Arguments {
     /// Lists of the vectors of the store to update; may be given many times
     #[arg(long, value_name = "FILE")]
     lists: Vec<PathBuf>,
+    /// Lists of the store --from, made with `boxwork lists --like`: --lists takes them in as they are; may be given many times
+    #[arg(long, value_name = "FILE", requires = "from", requires = "lists")]
+    merge: Vec<PathBuf>,
     /// Objects replace those of equal names; without it, a picture whose name is there is left out, and another object
     /// of --from is refused
     #[arg(long)]
@@ -60,6 +63,9 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let pipeline = match &arguments.from {
         Some(from) => {
             values.insert("from".to_owned(), path_value(from));
+            if !arguments.merge.is_empty() {
+                values.insert("merge".to_owned(), list(&arguments.merge));
+            }
             // If the store cannot be opened, the run reports it in more detail.
             if let Ok(store) = any_kind::open(&arguments.store, None) {
                 let holds = Value::Text(store.kind().to_owned());

@@ -23,7 +23,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the lists: put the vectors added since into the same lists
-    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "spherical", "keep", "rotate", "rotate_start", "device", "force"])]
+    #[arg(long, conflicts_with_all = ["distance", "lists", "codes", "parts", "bits", "iterations", "seed", "start", "spherical", "keep", "like", "rotate", "rotate_start", "device", "force"])]
     append: bool,
     /// The distance of searches in the lists
     #[arg(long, value_name = "NAME", default_value = "l2", value_parser = ["l2", "ip", "cosine"])]
@@ -61,6 +61,9 @@ pub struct Arguments {
     /// Lists whose centroids come first and stay as they are
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
+    /// Lists of other vectors whose centroids and codebook are taken as they are, without training: `boxwork add --merge` joins such lists
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lists", "codes", "parts", "bits", "iterations", "seed", "start", "spherical", "keep", "rotate", "rotate_start", "device"])]
+    like: Option<PathBuf>,
     /// Devices that find the nearest centroids of vectors: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
@@ -96,6 +99,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
     let start = arguments.rotate_start.as_ref();
     values.extend(start.map(|start| ("rotate_start".to_owned(), Value::Text(start.clone()))));
     values.extend(arguments.keep.as_ref().map(|path| ("keep".to_owned(), path_value(path))));
+    values.extend(arguments.like.as_ref().map(|path| ("like".to_owned(), path_value(path))));
     let exit = run_shipped("lists", shipped::VECTOR_LISTS, catalog, &values, &arguments.options).exit;
     if matches!(exit, Exit::Ok) {
         say(format_args!("wrote {}", arguments.out.display()));

@@ -103,6 +103,20 @@ pub enum ListsError {
         /// Places, with those that no vector fills.
         places: u64,
     },
+    /// Lists to merge have other centroids or another codebook than those that take them in.
+    #[error(
+        "`{}` cannot be merged with {}: its centroids or its codebook are others; make it with `{command}`, or leave it out, and vectors find their lists anew",
+        path.display(),
+        names(into)
+    )]
+    OtherQuantizers {
+        /// The lists to merge.
+        path: PathBuf,
+        /// The lists that would take them in.
+        into: Vec<PathBuf>,
+        /// The command that makes lists that can be merged.
+        command: String,
+    },
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -139,6 +153,14 @@ impl ListsError {
             Self::Store(error) => super::is_cancelled(error),
             _ => false,
         }
+    }
+}
+
+/// The names of files, in words.
+fn names(paths: &[PathBuf]) -> String {
+    match paths {
+        [] => "no lists: name those that take it in".to_owned(),
+        paths => paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(" or "),
     }
 }
 

@@ -30,7 +30,8 @@ pub(super) use super::super::packed_file::{
 };
 use super::super::packed_file::{PackedError, PackedFile, digits, numbers_of};
 use super::quantizers::FACTORS_BYTES;
-use super::{Coding, ListsError, Quantizers};
+use super::{Coding, ListsError, Quantizers, dimensions, measure};
+use crate::space::Space;
 
 const _: () = assert!(PANEL == GROUP);
 
@@ -217,6 +218,25 @@ pub fn quantizers_of(path: &Path) -> Result<Quantizers, ListsError> {
     let dimensions =
         file.said(DIMENSIONS_KEY).parse().map_err(|_| of(file.not("its head says no dimensions")))?;
     quantizers(&file, dimensions).map_err(of)
+}
+
+/// As [`quantizers_of`], for other vectors: lists of these by the same centroids and codebook can be merged with those of the file.
+///
+/// # Errors
+/// As [`quantizers_of`], and when the file has lists for another distance or other dimensions.
+pub fn quantizers_like(path: &Path, space: &dyn Space) -> Result<Quantizers, ListsError> {
+    let (measure, wanted) = (measure(space)?, dimensions(space)?);
+    let of = |error| ListsError::of(error, measure, Path::new("STORE"), path);
+    let file = FORMAT.open(path).map_err(of)?;
+    let (distance, found) = (file.said(MEASURE_KEY), file.said(DIMENSIONS_KEY));
+    if (distance, found) != (measure.name(), &wanted.to_string()) {
+        return Err(ListsError::Options(format!(
+            "`{}` has lists for {distance} of {found} numbers, and here are vectors of {wanted} for {}: name lists like these",
+            path.display(),
+            measure.name()
+        )));
+    }
+    quantizers(&file, wanted).map_err(of)
 }
 
 /// The quantizers that a file notes.

@@ -253,6 +253,66 @@ fn lists_of_the_first_version_follow_their_store() {
 }
 
 #[test]
+fn lists_of_two_stores_become_one_by_joining_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder);
+    let into = kept(folder)[LEVELS.len()..].to_vec();
+    let (new, other) = (import(&at(folder, "w"), 300..340), at(folder, "w.arrow"));
+    any_kind::copy(&new, &other, &|| false).unwrap();
+    let store = any_kind::open(&other, None).unwrap();
+    let space = spaces::open(&spaces::DistanceOptions::named("l2"), Arc::clone(&store)).unwrap();
+    let ids: Vec<u64> = (0..40).collect();
+    let of = vectors(&*store, &ids).unwrap();
+    // The next list after the nearest, so that it shows whether lists are taken or found anew; not of the last object.
+    let mut lists_of = Vec::new();
+    let paths: Vec<PathBuf> = into.iter().map(|path| path.with_extension("other")).collect();
+    for (path, from) in paths.iter().zip(&into) {
+        let quantizers = lists::quantizers_like(from, &*space).unwrap();
+        let (mut lists, codes) = quantizers.assign(&of);
+        lists.iter_mut().for_each(|list| *list = (*list + 1) % 7);
+        write(
+            path,
+            &space,
+            &quantizers,
+            &Assigned { ids: ids.clone(), lists: lists.clone(), codes },
+            &|| false,
+        )
+        .unwrap();
+        lists_of.push(lists);
+    }
+    let change = || {
+        let mut change = any_kind::change(&at(folder, "v.arrow")).unwrap();
+        let names: Vec<String> = ids.iter().map(|id| new.name(*id).unwrap()).collect();
+        change.push_rows(&StringArray::from(names), &new.columns(&ids).unwrap(), false).unwrap();
+        // An object that the lists do not have.
+        let more = import(&at(folder, "x"), 900..901);
+        let name = StringArray::from(vec![more.name(0).unwrap()]);
+        change.push_rows(&name, &more.columns(&[0]).unwrap(), false).unwrap();
+        change.write().unwrap()
+    };
+    // Lists by other centroids are refused, and so are lists that no file takes in.
+    let rows = sources(&paths[..1], &store, Access::Map).unwrap();
+    for into in [&into[1..], &[]] {
+        let said = commit_merging(change(), into, &rows, &mut in_threads(1)).unwrap_err().to_string();
+        assert!(said.contains("cannot be merged with") && said.contains("--like"), "{said}");
+    }
+    let all = sources(&paths, &store, Access::Map).unwrap();
+    assert_eq!(commit_merging(change(), &kept(folder), &all, &mut in_threads(2)).unwrap(), (41, 0));
+    assert_eq!(state(folder).len(), 341);
+    let space = self::space(folder);
+    for (path, wanted) in into.iter().zip(lists_of) {
+        let lists = Lists::open(path, &space).unwrap();
+        lists.bring_in(&[0, 1, 2, 3, 4, 5, 6], &|| false).unwrap();
+        for (id, wanted) in (300..340).zip(wanted) {
+            let one = Subset::of(&**space.store(), |other| other == id);
+            let found: Vec<u32> = (0..7).filter(|list| lists.mask(*list, &one).is_some()).collect();
+            assert_eq!(found, [wanted], "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn a_killed_addition_leaves_codes_and_lists_in_step() {
     check("add", &["remove"], 20);
 }
