@@ -63,13 +63,15 @@ fn compared(bench: &Bench, space: &Arc<dyn Space>, path: &Path, probes: &[usize]
         lists
     });
     println!(
-        "{:8} {:8.1} MB   opened in {:.2} ms read, {:.2} ms mapped   {:.1} MB anonymous read, {:.1} MB mapped",
+        "{:8} {:8.1} MB   opened in {:.2} ms read, {:.2} ms mapped   {:.1} MB anonymous read, {:.1} MB mapped (counted {:.1} and {:.2})",
         lists[1].quantizers().coding().name(),
         megabytes(bytes as usize),
         opening[0],
         opening[1],
         memory[0],
-        memory[1]
+        memory[1],
+        megabytes(lists[0].memory_bytes()),
+        megabytes(lists[1].memory_bytes())
     );
     for probes in probes.iter().filter(|probes| **probes <= lists[0].count()) {
         let found = [0, 1].map(|side| searched(bench, &lists[side], *probes));

@@ -29,10 +29,14 @@ const CODINGS: [Coding; 4] = [Coding::Rows, Coding::Product, Coding::Fast, Codin
 
 /// A space of vectors in clusters, whose rows take several batches, without the removed ones.
 fn space(distance: &str, removed: Vec<u64>) -> Arc<dyn Space> {
+    space_of(COUNT, distance, removed)
+}
+
+fn space_of(count: usize, distance: &str, removed: Vec<u64>) -> Arc<dyn Space> {
     let mut random = Random::new(117);
     let centres: Vec<f32> = (0..12 * DIMENSIONS).map(|_| 9.0 * random.normal_f32()).collect();
     let mut rows = Rows::new(Vectors::new(DIMENSIONS));
-    for first in (0..COUNT).step_by(1000) {
+    for first in (0..count).step_by(1000) {
         let numbers: Vec<f32> = (0..1000)
             .flat_map(|_| {
                 let centre = random.idx(12) * DIMENSIONS;
@@ -98,6 +102,30 @@ fn seal(file: &mut [u8]) {
     let digits = tail_digits(tail).unwrap();
     let checksum = tail_checksum(tail, &digits);
     tail[digits].copy_from_slice(checksum.as_bytes());
+}
+
+/// Puts the checksums of the head and of all batches right, and that of the tail.
+fn seal_all(file: &mut [u8]) {
+    let length = file.len();
+    let footer_bytes = u32::from_le_bytes(*file[length - 10..].first_chunk().unwrap()) as usize;
+    let start = length - 10 - footer_bytes;
+    let footer = arrow_ipc::root_as_footer(&file[start..length - 10]).unwrap();
+    let blocks: Vec<_> = footer.recordBatches().unwrap().iter().copied().collect();
+    let metadata = footer.custom_metadata().unwrap();
+    let mut entries = (0..metadata.len()).map(|idx| metadata.get(idx));
+    let text =
+        entries.find(|entry| entry.key() == Some("boxwork.checksums")).unwrap().value().unwrap().to_owned();
+    let at = file.windows(text.len()).rposition(|bytes| bytes == text.as_bytes()).unwrap();
+    let sum = |from: i64, bytes: i64| crc32fast::hash(&file[from as usize..(from + bytes) as usize]);
+    let head = sum(0, blocks[0].offset());
+    let mut sums = vec![format!("head={head:08x}")];
+    for (block, part) in blocks.iter().zip(text.split(';').skip(2)) {
+        let checksum = sum(block.offset(), i64::from(block.metaDataLength()) + block.bodyLength());
+        sums.push(format!("{},{checksum:08x}", part.split(',').next().unwrap()));
+    }
+    let sums = format!("{};{}", text.split(';').next().unwrap(), sums.join(";"));
+    file[at..at + text.len()].copy_from_slice(sums.as_bytes());
+    seal(file);
 }
 
 /// A file without a note, as an earlier program wrote it.
@@ -325,5 +353,46 @@ fn a_file_that_is_cut_short_while_it_is_open_is_an_error() {
                 assert!(said.contains("it was cut short or overwritten while it was open"), "{said}");
             }
         }
+    }
+}
+
+/// A forger, and a file that is overwritten after its check, put any numbers behind sound checksums.
+#[test]
+fn damage_behind_sound_checksums_is_refused_or_scanned_without_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let (space, mut random) = (space_of(2000, "l2", vec![7]), Random::new(5));
+    for coding in CODINGS {
+        let (path, old) = (lists_file(folder.path(), coding), folder.path().join("old.lists.arrow"));
+        write_lists(&space, coding, &path);
+        let mut files = vec![fs::read(&path).unwrap()];
+        if matches!(coding, Coding::Rows | Coding::Rabitq) {
+            write_first_version(&path, &old);
+            files.push(fs::read(&old).unwrap());
+        }
+        let (mut scanned, mut refused) = (0, 0);
+        for whole in files {
+            let mut sound = whole.clone();
+            seal_all(&mut sound);
+            assert!(sound == whole, "nothing to put right");
+            // Where the footer begins.
+            let end = whole.len()
+                - 10
+                - u32::from_le_bytes(*whole[whole.len() - 10..].first_chunk().unwrap()) as usize;
+            for trial in 0..60 {
+                let mut file = whole.clone();
+                for _ in 0..=trial % 4 {
+                    // Half of the damage is near the start, where lists, counts and ids are.
+                    let at = random.idx(if trial % 2 == 0 { end } else { 24_000.min(end) });
+                    file[at] = random.idx(256) as u8;
+                }
+                seal_all(&mut file);
+                fs::write(&path, &file).unwrap();
+                match Lists::open(&path, &space).and_then(|lists| found_in_all(&lists)) {
+                    Ok(_) => scanned += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        assert!(scanned > 5 && refused > 5, "{coding:?}: {scanned} are scanned, {refused} refused");
     }
 }
