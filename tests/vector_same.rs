@@ -70,10 +70,13 @@ fn codes_devices_and_workers_change_no_byte_of_an_answer() {
                     // Each number of workers meets each of the others.
                     for workers in if store == "store=f32.arrow" { &["1", "2", "7"][..] } else { &["2"] } {
                         let sets = [store, distance, *device, &format!("codes={codes}")];
-                        let (found, said) = table(at, "vector_search", &sets, &["--workers", workers]);
+                        let flags = ["--workers", workers, "--stats"];
+                        let (found, said) = table(at, "vector_search", &sets, &flags);
                         assert_eq!(found, wanted, "{sets:?}, {workers} workers");
                         let is_noted = said.contains("vectors are searched by codes on slots");
                         assert_eq!(is_noted, codes != "none" && *device == "device=gpu", "{sets:?}: {said}");
+                        let is_ranked_there = said.contains("computed on devices");
+                        assert_eq!(is_ranked_there, codes == "none" && *device == "device=gpu", "{said}");
                     }
                 }
             }

@@ -14,6 +14,7 @@ mod bytes;
 mod tile;
 pub mod device;
 pub mod few;
+pub mod exact;
 pub mod generate;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -5,7 +5,7 @@ use crate::numbers::{Number, VectorRef};
 use crate::with_numbers;
 
 /// Partial sums, so that vector units of any width give equal bits.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// How two vectors are compared; the least number is the nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,14 +97,18 @@ impl VectorMeasure {
             // Not -0 for orthogonal vectors.
             Self::InnerProduct => 0.0 - inner_product(a, b),
             Self::Cosine => {
-                let (product, norms) = (inner_product(a, b), square * inner_product(b, b));
-                if norms > 0.0 {
-                    return (1.0 - product / norms.sqrt()).clamp(0.0, 2.0);
-                }
-                // Squared norms of f32 lie between 2^-298 and 2^272: a product that vanishes has a factor that is 0.
-                if is_zero(a) && is_zero(b) { 0.0 } else { 1.0 }
+                let norms = square * inner_product(b, b);
+                Self::cosine_distance(inner_product(a, b), norms).unwrap_or_else(|| {
+                    // Squared norms of f32 lie between 2^-298 and 2^272: a product that vanishes has a factor that is 0.
+                    if is_zero(a) && is_zero(b) { 0.0 } else { 1.0 }
+                })
             }
         }
+    }
+
+    /// The cosine distance from an inner product and the product of both squared norms; nothing if the latter vanishes.
+    pub(super) fn cosine_distance(product: f64, norms: f64) -> Option<f64> {
+        (norms > 0.0).then(|| (1.0 - product / norms.sqrt()).clamp(0.0, 2.0))
     }
 
     /// As [`VectorMeasure::between`], for a vector of any type.

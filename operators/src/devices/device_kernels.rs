@@ -16,7 +16,9 @@ use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::device as distances;
 use boxwork_kernels::sqfd::exact_device as exact;
 use boxwork_kernels::vector::device as vectors;
+use boxwork_kernels::vector::exact as vector_sums;
 use boxwork_kernels::vector::few::{self, Few};
+use boxwork_kernels::vector::{NumberType, VectorMeasure};
 use boxwork_runtime::feeding::{Argument, KernelSpec, ProgramSource};
 
 static DISTANCES: [KernelSpec; 1] = [KernelSpec {
@@ -208,6 +210,29 @@ static VECTORS: [KernelSpec; 3] = [
     },
 ];
 
+/// The kernel that sums up f64 distances of rows in a buffer.
+const fn exact_sums(rows: &'static [(&'static str, Argument)]) -> [KernelSpec; 1] {
+    [KernelSpec { name: vector_sums::KERNEL, arguments: rows }]
+}
+
+macro_rules! sums_of {
+    ($rows:literal) => {
+        exact_sums(&[
+            ($rows, Argument::Buffer),
+            ("stride", Argument::Value(4)),
+            ("wide_queries", Argument::Buffer),
+            ("dimensions", Argument::Value(4)),
+            ("found", Argument::Buffer),
+            ("most", Argument::Value(4)),
+            ("counts", Argument::Buffer),
+            ("sums", Argument::Buffer),
+        ])
+    };
+}
+
+static SUMS_OF_ROWS: [KernelSpec; 1] = sums_of!("rows");
+static SUMS_OF_WIDE_ROWS: [KernelSpec; 1] = sums_of!("wide_rows");
+
 static FEW: [KernelSpec; 2] = [
     KernelSpec {
         name: "few",
@@ -346,6 +371,17 @@ pub fn vectors_program(products: vectors::Products) -> ProgramSource {
         text: vectors::TEXT,
         constants: vectors::constants(products),
         kernels: &VECTORS,
+        exact: true,
+    }
+}
+
+/// The sums of f64 distances of listed rows (`vector/exact.cl`): of the rows that the scan reads, or of wider ones.
+pub fn sums_program(measure: VectorMeasure, numbers: NumberType, are_wide: bool) -> ProgramSource {
+    ProgramSource {
+        name: "vector_sums",
+        text: vector_sums::TEXT,
+        constants: vector_sums::constants(measure, numbers),
+        kernels: if are_wide { &SUMS_OF_WIDE_ROWS } else { &SUMS_OF_ROWS },
         exact: true,
     }
 }

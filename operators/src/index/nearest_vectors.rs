@@ -3,7 +3,9 @@
 //! Invariant: the answer is the k least (f64 distance, id), whatever the codes, the instructions and the number of slots. The
 //! slots bound pieces of the store side by side; each piece begins with the ranges that the pieces before it have left.
 
+mod sums;
 mod block;
+pub(super) mod candidates;
 mod first;
 mod ranking;
 mod source;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array};
 use boxwork_kernels::interrupt::ask;
-use boxwork_kernels::vector::Nearest;
 use boxwork_kernels::vector::device::{K_MAX, Plan};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Picked;
@@ -19,6 +18,7 @@ use boxwork_runtime::parameter::{Default, DeviceChoice, Parameter, ParameterType
 use boxwork_stores::lists::Lists;
 
 use super::nearest_vectors::Shared;
+use super::nearest_vectors::candidates::{Candidates, Parted};
 use super::nearest_vectors::on_device::{Scan, Sized};
 use crate::columns;
 use crate::devices::code_path;
@@ -196,15 +196,15 @@ impl Probe {
     fn ranked(&self, cx: &mut Context<'_>, on_devices: OnDevices) -> Result<Vec<Found>, BoxError> {
         let OnDevices { numbers, vectors, scan } = on_devices;
         let (lists, probes, dimensions) = (&*self.lists, self.probes, self.lists.quantizers().dimensions());
-        let mut each: Vec<(Nearest, Vec<(f64, u32)>)> =
+        let mut each: Vec<(Candidates, Vec<(f64, u32)>)> =
             scan.into_found().into_iter().map(|found| (found, Vec::new())).collect();
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut each, QUERIES_AT_ONCE, |first, each| {
                 for (query, (found, nearest)) in (first..).zip(each).filter(|_| !cancelled()) {
-                    let left = std::mem::replace(found, Nearest::new(0, 0.0)).into_kept();
+                    let Parted { known, rest } = found.take().into_parted();
                     let vector = &vectors[query * dimensions..][..dimensions];
-                    *nearest = lists.nearest_among(vector, left.into_iter().map(|(_, list)| list), probes);
+                    *nearest = lists.nearest_among(vector, known, rest, probes);
                 }
             });
         });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use boxwork_kernels::k_select::Way;
 use boxwork_kernels::vector::device::{ABSENT, DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
 use boxwork_kernels::vector::few::{Few, QUERIES_MAX, SLICE_ROWS};
-use boxwork_kernels::vector::{NumberType, VectorRef};
+use boxwork_kernels::vector::{NumberType, VectorRef, exact};
 use boxwork_kernels::with_numbers;
 use boxwork_runtime::feeding::{
     Back, Block, DeviceError, Feed, Grid, Plain, ProgramSource, SharedKey, Value,
@@ -20,6 +20,7 @@ use boxwork_stores::store_error::StoreError;
 use boxwork_stores::subset::Subset;
 
 use super::Shared;
+use super::sums::{ExactRows, Sums};
 use crate::devices::device_kernels::{Arrays, few_program, select_program, vectors_program};
 use crate::devices::reading::block_error;
 
@@ -41,6 +42,8 @@ pub(super) struct Request {
     program: ProgramSource,
     /// The search for a few queries, if they are few.
     few: Option<OfFew>,
+    /// The exact distances to compute, if any.
+    sums: Option<Sums>,
     /// Numbers of a row as the device takes it.
     dimensions: usize,
     /// Unique to these queries within the process.
@@ -52,7 +55,7 @@ impl Request {
         queries: DeviceQueries,
         products: Products,
         (plan, k): (Plan, usize),
-        subset: Option<Arc<Subset>>,
+        (subset, sums): (Option<Arc<Subset>>, Option<Sums>),
     ) -> Self {
         let version = new_number();
         let dimensions = match products {
@@ -69,6 +72,8 @@ impl Request {
                 of_minima: of(Arrays::Minima),
             }
         });
+        // A slot ranks the rows of a few queries in less time than a launch takes.
+        let sums = sums.filter(|_| few.is_none());
         Self {
             queries,
             plan,
@@ -77,6 +82,7 @@ impl Request {
             products,
             program: vectors_program(products),
             few,
+            sums,
             dimensions,
             version,
         }
@@ -135,6 +141,8 @@ pub(super) struct VectorBlock {
     counts: Vec<u32>,
     /// By query, as many as come back: a row of the chunk, and the bits of its value.
     found: Vec<u32>,
+    /// By query and entry: the sums of its exact distance, if they are computed.
+    sums: Vec<f64>,
 }
 
 impl VectorBlock {
@@ -160,6 +168,7 @@ impl VectorBlock {
             device: String::new(),
             counts: Vec::new(),
             found: Vec::new(),
+            sums: Vec::new(),
         }
     }
 
@@ -175,6 +184,14 @@ impl VectorBlock {
         Some(entries.map(move |entry| (first + u64::from(entry[0]), f32::from_bits(entry[1]))))
     }
 
+    /// The rows of a query whose exact distances were computed, and their sums.
+    pub(super) fn sums(&self, query: usize) -> impl Iterator<Item = (u64, &[f64])> + '_ {
+        let of_entry = self.request.sums.as_ref().map_or(1, |sums| sums.count);
+        let first = query * self.request.plan.found * of_entry;
+        let sums = self.sums.get(first..).unwrap_or_default().chunks_exact(of_entry);
+        self.entries(query).into_iter().flatten().map(|(row, _)| row).zip(sums)
+    }
+
     fn enqueue(&mut self, feed: &mut Feed<'_>) -> Result<(), DeviceError> {
         let (shared, request) = (Arc::clone(&self.shared), Arc::clone(&self.request));
         let (vectors, rows) = (&shared.vectors, self.rows());
@@ -183,10 +200,10 @@ impl VectorBlock {
         self.brings = !feed.device().holds(key(form));
         match (request.products, vectors.kind().number_type()) {
             (Products::Halves, _) => self.send_halves(feed, key(form))?,
-            (_, NumberType::F32) => self.send::<f32>(feed, key(form))?,
-            (_, NumberType::F16) => self.send::<u16>(feed, key(form))?,
-            (_, NumberType::U8) => self.send::<u8>(feed, key(form))?,
-            (_, NumberType::I8) => self.send::<i8>(feed, key(form))?,
+            (_, NumberType::F32) => self.send::<f32>(feed, "rows", key(form))?,
+            (_, NumberType::F16) => self.send::<u16>(feed, "rows", key(form))?,
+            (_, NumberType::U8) => self.send::<u8>(feed, "rows", key(form))?,
+            (_, NumberType::I8) => self.send::<i8>(feed, "rows", key(form))?,
         }
         self.send_terms(feed, key(TERMS + shared.measure as u64))?;
         self.send_queries(feed)?;
@@ -228,8 +245,29 @@ impl VectorBlock {
         }
         let values = [("capacity", number(plan.capacity)), ("most", number(plan.found))];
         feed.launch(&request.program, "hand_over", Grid::of([count], [ITEMS]), &values)?;
+        if let Some(sums) = &request.sums {
+            self.enqueue_sums(feed, sums, key(ROWS))?;
+        }
         feed.read::<u32>("counts", count)?;
         feed.read::<[u32; 2]>("found", count * plan.found)
+    }
+
+    /// Computes the sums of the exact distances of what was handed over.
+    fn enqueue_sums(&self, feed: &mut Feed<'_>, sums: &Sums, key: SharedKey) -> Result<(), DeviceError> {
+        let (queries, most) = (&self.request.queries, self.request.plan.found);
+        if sums.rows == ExactRows::Beside {
+            self.send::<f32>(feed, "wide_rows", key)?;
+        }
+        feed.replicated("wide_queries", self.request.version, sums.queries.len(), |to: &mut [f32]| {
+            to.copy_from_slice(&sums.queries);
+            Ok(())
+        })?;
+        let numbers = queries.len() * most * sums.count;
+        feed.output::<f64>("sums", numbers)?;
+        let sizes = [("stride", sums.stride), ("dimensions", queries.dimensions()), ("most", most)];
+        let values = sizes.map(|(name, size)| (name, number(size)));
+        feed.launch(&sums.program, exact::KERNEL, Grid::of([queries.len()], [exact::ITEMS]), &values)?;
+        feed.read::<f64>("sums", numbers)
     }
 
     /// Computes the values of all rows, slice by slice, and lists those that may be among the nearest.
@@ -326,7 +364,12 @@ impl VectorBlock {
     }
 
     /// Sends the chunk's rows, which stay on the device if it keeps them.
-    fn send<T: Sent>(&self, feed: &mut Feed<'_>, key: SharedKey) -> Result<(), DeviceError> {
+    fn send<T: Sent>(
+        &self,
+        feed: &mut Feed<'_>,
+        name: &'static str,
+        key: SharedKey,
+    ) -> Result<(), DeviceError> {
         let vectors = &self.shared.vectors;
         let (dimensions, rows) = (vectors.kind().dimensions(), self.rows());
         let fill = |part: usize, to: &mut [T]| {
@@ -335,8 +378,8 @@ impl VectorBlock {
         };
         let (count, part) = ((rows.end - rows.start) as usize * dimensions, PART_ROWS * dimensions);
         match self.is_kept {
-            true => feed.shared_in_parts("rows", key, count, part, fill),
-            false => feed.pinned_in_parts("rows", key, count, part, fill),
+            true => feed.shared_in_parts(name, key, count, part, fill),
+            false => feed.pinned_in_parts(name, key, count, part, fill),
         }
     }
 }
@@ -413,5 +456,8 @@ impl Block for VectorBlock {
     fn collect(&mut self, back: &Back<'_>) {
         self.counts = back.numbers::<u32>("counts").to_vec();
         self.found = back.numbers::<[u32; 2]>("found").as_flattened().to_vec();
+        if self.request.sums.is_some() {
+            self.sums = back.numbers::<f64>("sums").to_vec();
+        }
     }
 }

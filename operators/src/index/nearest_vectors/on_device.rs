@@ -8,6 +8,8 @@
 //! overflowed, and a block that has failed, are scanned by slots.
 
 mod chunks;
+mod known;
+mod scan;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,12 +21,16 @@ use boxwork_kernels::interrupt::ask;
 use boxwork_kernels::vector::device::{DeviceQueries, GROUP, HalfError, K_MAX, Plan, Products};
 use boxwork_kernels::vector::{FlatQueries, Nearest};
 use boxwork_runtime::feeding::{Device, Devices, Picked, Residence};
-use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _, Pushed};
+use boxwork_runtime::operator::{BoxError, Context, Pushed};
 use boxwork_stores::kinds::Kind as _;
 use boxwork_stores::subset::Subset;
 
 pub(super) use self::chunks::Chunks;
+use self::known::Known;
+pub(in crate::index) use self::scan::Scan;
 use super::block::{Request, VectorBlock};
+use super::candidates::Candidates;
+use super::sums::{ExactRows, Sums};
 use super::{Found, PIECE_ROWS, Packed, Shared, part, scan};
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 
@@ -82,10 +88,14 @@ pub(super) struct VectorScan {
     numbers: Vec<Vec<f32>>,
     groups: Vec<Group>,
     residence: Residence,
+    /// Whether devices compute in f64, and whether there is room for halves and the rows themselves.
+    has_doubles: bool,
+    fits_both: bool,
     /// Whether each device has all chunks, and takes the blocks of some groups.
     has_replicas: bool,
     slots: u64,
     found: Vec<Nearest>,
+    known: Known,
     items: VecDeque<Item>,
     /// Groups that have searched all rows.
     done: VecDeque<usize>,
@@ -127,32 +137,6 @@ pub(super) fn stage(
     Some(DeviceStage::new(task, SIZES, Some((devices, allowed))))
 }
 
-/// A scan for another box.
-pub(in crate::index) struct Scan(Box<DeviceStage<VectorScan>>);
-
-impl Scan {
-    /// Begins a scan on the devices that are picked; nothing if they cannot do it.
-    pub(in crate::index) fn new(
-        shared: &Arc<Shared>,
-        queries: Vec<Vec<f32>>,
-        (k, slots, sized): (usize, u64, Sized),
-        picked: &Picked,
-    ) -> Option<Self> {
-        let sizes = (k, f64::INFINITY, slots, sized);
-        stage(shared, queries, sizes, None, picked).map(|stage| Self(Box::new(stage)))
-    }
-
-    /// Goes on, as an operator does.
-    pub(in crate::index) fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        self.0.process(cx)
-    }
-
-    /// By query, the rows that may be among its nearest, once the scan is done.
-    pub(in crate::index) fn into_found(self) -> Vec<Nearest> {
-        self.0.into_task().found
-    }
-}
-
 impl VectorScan {
     fn new(
         shared: &Arc<Shared>,
@@ -169,6 +153,7 @@ impl VectorScan {
             true => sized.queries.min(numbers.len().div_ceil(allowed.len()).next_multiple_of(GROUP)),
             false => sized.queries,
         };
+        let both = shared.chunks.residence_of_both(&shared.vectors, devices, allowed);
         let groups = (0..numbers.len()).step_by(of_group).map(|first| {
             let queries = first..numbers.len().min(first + of_group);
             Group { queries, request: None, seen: 0, left: 0 }
@@ -181,8 +166,15 @@ impl VectorScan {
             has_units: sized.emulates || allowed.iter().all(|device| has_units(&devices.list()[*device])),
             groups: groups.collect(),
             residence,
+            has_doubles: allowed.iter().all(|device| devices.list()[*device].info().has_doubles),
+            fits_both: if has_replicas {
+                both.is_whole()
+            } else {
+                (0..chunks).all(|chunk| both.is_kept(chunk))
+            },
             has_replicas,
             shared: Arc::clone(shared),
+            known: Known::new(shared.measure, &numbers),
             numbers,
             slots,
             found: Vec::new(),
@@ -206,10 +198,13 @@ impl VectorScan {
     }
 
     /// Takes queries that have searched all rows: the place of the first, and the nearest of each.
-    pub(super) fn take_done(&mut self) -> Option<(usize, Vec<Nearest>)> {
+    pub(super) fn take_done(&mut self) -> Option<(usize, Vec<Candidates>)> {
         let queries = self.groups[self.done.pop_front()?].queries.clone();
-        let taken = |found: &mut Nearest| std::mem::replace(found, Nearest::new(0, 0.0));
-        Some((queries.start, self.found[queries].iter_mut().map(taken).collect()))
+        let taken = |query: usize| {
+            let found = std::mem::replace(&mut self.found[query], Nearest::new(0, 0.0));
+            Candidates::new(found, self.known.take(query))
+        };
+        Some((queries.start, queries.map(taken).collect()))
     }
 
     /// The queries of each group as devices take them, made side by side.
@@ -294,6 +289,14 @@ impl VectorScan {
                 if !value.is_nan() && (apart.is_nan() || apart > error) {
                     return Ok(false);
                 }
+                let row = measure.to(&self.numbers[query], part(all, dimensions, at..at + 1));
+                if self
+                    .known
+                    .first_of(block, place, query)
+                    .is_some_and(|known| known.to_bits() != row.to_bits())
+                {
+                    return Ok(false);
+                }
             }
             Ok(true)
         })
@@ -330,8 +333,13 @@ impl DeviceTask for VectorScan {
             Some(_) => Products::Halves,
             None => Products::Single(self.shared.vectors.kind().number_type()),
         };
+        let is_halved = halved != HalfError::default();
+        let rows = ExactRows::of(products, is_halved, self.fits_both).filter(|_| self.has_doubles);
+        let of = (self.shared.measure, self.shared.vectors.kind().number_type());
         for (group, queries) in self.groups.iter_mut().zip(packed) {
-            let request = Request::new(queries, products, (self.sized.plan, self.k), self.subset.clone());
+            let sums = rows.map(|rows| Sums::new(rows, products, of, &self.numbers[group.queries.clone()]));
+            let sizes = (self.sized.plan, self.k);
+            let request = Request::new(queries, products, sizes, (self.subset.clone(), sums));
             group.request = Some(Arc::new(request));
         }
         self.make_items();
@@ -386,13 +394,17 @@ impl DeviceTask for VectorScan {
             return Ok(BlockOutcome::Untrusted(vec![Item::Chunk(block.chunk, group)]));
         }
         let queries = self.groups[group].queries.clone();
+        let (rule, known) = self.known.parts();
+        let of_queries = self.found[queries.clone()].iter_mut().zip(&mut known[queries.clone()]);
+        let mut of_queries: Vec<(&mut Nearest, &mut Vec<(u32, f64)>)> = of_queries.collect();
         cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut self.found[queries.clone()], QUERIES_AT_ONCE, |first, found| {
-                for (place, found) in (first..).zip(found) {
+            inside.for_each_chunk_of(&mut of_queries, QUERIES_AT_ONCE, |first, of_queries| {
+                for (place, (found, known)) in (first..).zip(of_queries) {
                     for (row, value) in block.entries(place).into_iter().flatten() {
                         found.push(f64::from(value), row as u32);
                     }
                     found.cut();
+                    known.extend(rule.distances(&block, place, queries.start + place));
                 }
             });
         });

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use boxwork_kernels::codes::{CodeNearest, Levels};
 use boxwork_kernels::interrupt::Interrupt;
-use boxwork_kernels::vector::Nearest;
 use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _};
 
+use super::candidates::{Candidates, Parted};
 use super::{Found, Packed, Rows, Search, Shared};
 use crate::search::queries::Query;
 
@@ -51,7 +51,9 @@ impl Search {
     pub(super) fn take_left(&mut self) -> Vec<Left> {
         match &mut self.found {
             Found::Codes(found) => found.drain(..).map(Left::Bounds).collect(),
-            Found::Values(found) => found.drain(..).map(Left::Values).collect(),
+            Found::Values(found) => {
+                found.drain(..).map(|found| Left::Values(Candidates::unknown(found))).collect()
+            }
             Found::All(rows) => self.queries.iter().map(|_| Left::All(Arc::clone(rows))).collect(),
         }
     }
@@ -77,11 +79,12 @@ impl Search {
             });
         });
         shared.space.store().confirm()?;
-        let (mut rows, mut left, mut computed) = (Vec::new(), 0, 0);
+        let (mut rows, mut left, mut computed, mut on_devices) = (Vec::new(), 0, 0, 0);
         for (query, (_, answer)) in queries.iter().zip(answers) {
             let Some(answer) = answer else { continue };
             let answer = answer?;
             (left, computed) = (left + answer.left, computed + answer.computed);
+            on_devices += answer.on_devices;
             rows.extend(answer.nearest.into_iter().map(|(distance, id)| (query.number, id, distance)));
         }
         match &self.packed {
@@ -90,6 +93,9 @@ impl Search {
             Packed::OnDevices | Packed::Bytes(_) | Packed::Flat(_) => cx.count("left", left),
         }
         cx.count("computed", computed);
+        if on_devices > 0 {
+            cx.count("computed on devices", on_devices);
+        }
         Ok(rows)
     }
 }
@@ -113,29 +119,48 @@ pub(super) struct Ranked {
     /// The rows that were left, and the distances that were computed.
     pub(super) left: u64,
     pub(super) computed: u64,
+    /// Those of them that devices have computed.
+    pub(super) on_devices: u64,
 }
 
 /// The rows that may be answers of a query.
 pub(super) enum Left {
     /// With lower bounds.
     Bounds(CodeNearest),
-    /// With values that bound nothing.
-    Values(Nearest),
+    /// With values that bound nothing, and some exact distances.
+    Values(Candidates),
     /// Those of a small subset.
     All(Arc<[(f64, u32)]>),
+}
+
+/// Leaves the k least, in order.
+fn k_least(found: &mut Vec<(f64, u64)>, k: usize) {
+    let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    if found.len() > k && k > 0 {
+        found.select_nth_unstable_by(k - 1, order);
+    }
+    found.truncate(k);
+    found.sort_unstable_by(order);
 }
 
 /// The k least (distance, id) of what is left, the least bounds first, up to the first bound beyond the k-th distance.
 pub(super) fn exact(query: &Query, left: Left, k: usize, range: f64, interrupt: Interrupt<'_>) -> Answer {
     let (mut found, mut computed) = (Vec::new(), 0);
-    let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     let has_bounds = matches!(left, Left::Bounds(_));
     let rows: Arc<[(f64, u32)]> = match left {
         Left::Bounds(nearest) => nearest.finish().into(),
-        Left::Values(nearest) => nearest.into_kept().into(),
+        Left::Values(candidates) => {
+            let Parted { known, rest } = candidates.into_parted();
+            computed += known.len() as u64;
+            let known = known.into_iter().map(|(distance, row)| (distance, u64::from(row)));
+            found.extend(known.filter(|(distance, _)| *distance <= range));
+            k_least(&mut found, k);
+            rest.into_iter().map(|row| (0.0, row)).collect()
+        }
         Left::All(rows) => rows,
     };
-    let left = rows.len() as u64;
+    let on_devices = computed;
+    let left = on_devices + rows.len() as u64;
     // Without bounds the range excludes none of the rows.
     let at_once = if has_bounds { EXACT_ROWS.max(k) } else { rows.len().max(1) };
     for rows in rows.chunks(at_once) {
@@ -148,8 +173,7 @@ pub(super) fn exact(query: &Query, left: Left, k: usize, range: f64, interrupt: 
         let distances = query.exact_until(&ids, interrupt)?;
         computed += ids.len() as u64;
         found.extend(distances.into_iter().zip(ids).filter(|(distance, _)| *distance <= range));
-        found.sort_unstable_by(order);
-        found.truncate(k);
+        k_least(&mut found, k);
     }
-    Ok(Ranked { nearest: found, left, computed })
+    Ok(Ranked { nearest: found, left, computed, on_devices })
 }

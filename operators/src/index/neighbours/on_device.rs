@@ -13,12 +13,13 @@ use boxwork_kernels::distance::l2_of_each;
 use boxwork_kernels::interrupt::ask;
 use boxwork_kernels::neighbours::{Graph, NONE};
 use boxwork_kernels::vector::device::{K_MAX, Plan};
-use boxwork_kernels::vector::{Nearest, VectorMeasure, inner_product};
+use boxwork_kernels::vector::{VectorMeasure, inner_product};
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{BoxError, Context, Flow};
 use boxwork_stores::space::Space;
 
 use crate::index::nearest_vectors::Shared;
+use crate::index::nearest_vectors::candidates::{Candidates, Parted};
 use crate::index::nearest_vectors::on_device::{Scan, Sized};
 
 /// The most rows of a scan.
@@ -125,9 +126,9 @@ impl Batches {
         &mut self,
         cx: &mut Context<'_>,
         rows: Range<usize>,
-        found: Vec<Nearest>,
+        found: Vec<Candidates>,
     ) -> Result<(), BoxError> {
-        let mut parts: Vec<(usize, Vec<Nearest>, Ranked)> = Vec::new();
+        let mut parts: Vec<(usize, Vec<Candidates>, Ranked)> = Vec::new();
         let (mut found, mut first) = (found.into_iter(), rows.start);
         while first < rows.end {
             parts.push((first, found.by_ref().take(PIECE_ROWS).collect(), Vec::new()));
@@ -153,12 +154,12 @@ impl Batches {
     }
 
     /// Appends the k neighbours of a row, and none for those that are missing.
-    fn rank_row(&self, row: usize, found: Nearest, ranked: &mut Ranked) {
+    fn rank_row(&self, row: usize, found: Candidates, ranked: &mut Ranked) {
         let (path, own) = (CodePath::detect(), self.row(row));
         let square = if self.measure == VectorMeasure::L2 { 0.0 } else { inner_product(own, own) };
-        let others = found.finish().into_iter().filter_map(|(_, id)| self.place(u64::from(id)));
-        let others = others.filter(|other| *other != row);
-        let others: Vec<usize> = others.collect();
+        let Parted { known, rest } = found.into_parted();
+        let other = |id: u32| self.place(u64::from(id)).filter(|other| *other != row);
+        let others: Vec<usize> = rest.into_iter().filter_map(other).collect();
         let mut distances = vec![0.0; others.len()];
         if self.measure == VectorMeasure::L2 {
             let rows: Vec<&[f32]> = others.iter().map(|other| self.row(*other)).collect();
@@ -171,6 +172,8 @@ impl Batches {
         }
         let mut others: Vec<(f64, u32)> =
             distances.into_iter().zip(others.into_iter().map(|other| other as u32)).collect();
+        let known = known.into_iter().filter_map(|(distance, id)| Some((distance, other(id)? as u32)));
+        others.extend(known);
         others.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         others.resize(others.len().max(self.k), (f64::MAX, NONE));
         ranked.extend(&others[..self.k]);

@@ -32,26 +32,27 @@ impl Lists {
         centroids.scan(CodePath::detect(), queries, &mut lists, 0);
         let found = each().zip(lists).map(|(query, mut list)| {
             list.tighten();
-            self.nearest_among(query, list.kept().iter().map(|(_, list)| *list), probes)
+            let left = list.kept().iter().map(|(_, list)| *list).collect();
+            self.nearest_among(query, Vec::new(), left, probes)
         });
         found.collect()
     }
 
-    /// As [`Lists::nearest`], for one query among some lists, which come in any order.
+    /// As [`Lists::nearest`], for one query among some lists, which come in any order: those whose distances are known, and the rest.
     ///
     /// # Panics
     /// When the query has other dimensions, or there is no such list.
     pub fn nearest_among(
         &self,
         query: &[f32],
-        lists: impl Iterator<Item = u32>,
+        known: Vec<(f64, u32)>,
+        rest: Vec<u32>,
         probes: usize,
     ) -> Vec<(f64, u32)> {
         let dimensions = self.quantizers.dimensions();
-        let lists: Vec<u32> = lists.collect();
         let centroid = |list: &u32| &self.quantizers.centroids()[*list as usize * dimensions..][..dimensions];
-        let centroids: Vec<&[f32]> = lists.iter().map(centroid).collect();
-        let mut distances = vec![0.0; lists.len()];
+        let centroids: Vec<&[f32]> = rest.iter().map(centroid).collect();
+        let mut distances = vec![0.0; rest.len()];
         if self.measure == VectorMeasure::L2 {
             l2_of_each(CodePath::detect(), query, &centroids, &mut distances);
         } else {
@@ -61,7 +62,8 @@ impl Lists {
                 *distance = self.measure.with_square(query, square, centroid)
             });
         }
-        let mut found: Vec<(f64, u32)> = distances.into_iter().zip(lists).collect();
+        let mut found = known;
+        found.extend(distances.into_iter().zip(rest));
         found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         found.truncate(probes);
         found

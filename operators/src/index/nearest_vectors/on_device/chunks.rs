@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use boxwork_kernels::interrupt::ask;
 use boxwork_kernels::vector::VectorMeasure;
-use boxwork_kernels::vector::device::{self, ABSENT, HalfError};
+use boxwork_kernels::vector::device::{self, ABSENT, HalfError, padded};
 use boxwork_runtime::feeding::{Devices, Residence};
 use boxwork_runtime::operator::{BoxError, Context};
 use boxwork_stores::kinds::{Kind as _, Vectors};
@@ -81,8 +81,30 @@ impl Chunks {
         devices: &Devices,
         allowed: &Arc<[usize]>,
     ) -> Residence {
+        self.residence_of(vectors, devices, allowed, 0)
+    }
+
+    /// As [`Chunks::residence`], if halves of the rows lie beside them.
+    pub(super) fn residence_of_both(
+        &self,
+        vectors: &ObjectStore<Vectors>,
+        devices: &Devices,
+        allowed: &Arc<[usize]>,
+    ) -> Residence {
+        let halves = padded(vectors.kind().dimensions()) * size_of::<u16>();
+        self.residence_of(vectors, devices, allowed, halves)
+    }
+
+    fn residence_of(
+        &self,
+        vectors: &ObjectStore<Vectors>,
+        devices: &Devices,
+        allowed: &Arc<[usize]>,
+        more_bytes: usize,
+    ) -> Residence {
         let bytes_of_row = (vectors.kind().dimensions() * vectors.kind().number_type().bytes()
-            + size_of::<[f32; 2]>()) as u64;
+            + size_of::<[f32; 2]>()
+            + more_bytes) as u64;
         let bytes = (0..self.count()).map(|chunk| {
             let rows = self.rows(vectors, chunk);
             (rows.end - rows.start) * bytes_of_row

@@ -1,0 +1,65 @@
+//! f64 distances that devices compute of the rows that a scan lists, with the bits of the processor's.
+//!
+//! They need rows without rounding. Halves are such where rounding to them has changed no number; else the rows lie on the device twice,
+//! if it has room for both.
+
+use boxwork_kernels::vector::device::{Products, padded};
+use boxwork_kernels::vector::{NumberType, VectorMeasure, exact};
+use boxwork_runtime::feeding::ProgramSource;
+
+use crate::devices::device_kernels::sums_program;
+
+/// The rows whose distances a device computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExactRows {
+    /// Those that the scan reads.
+    Scanned,
+    /// The store's own numbers, beside the halves that the scan reads.
+    Beside,
+}
+
+impl ExactRows {
+    /// The rows to compute with; nothing if the device has none that are exact. `is_halved` says that rounding to halves changes
+    /// numbers, and `fits_both` that there is room for both forms.
+    pub(super) fn of(products: Products, is_halved: bool, fits_both: bool) -> Option<Self> {
+        match products {
+            Products::Single(_) => Some(Self::Scanned),
+            Products::Halves if !is_halved => Some(Self::Scanned),
+            Products::Halves => fits_both.then_some(Self::Beside),
+        }
+    }
+}
+
+/// The sums that blocks of a group of queries compute.
+pub(super) struct Sums {
+    pub(super) program: ProgramSource,
+    pub(super) rows: ExactRows,
+    /// Numbers of a row in memory.
+    pub(super) stride: usize,
+    /// Sums of a row.
+    pub(super) count: usize,
+    /// Query by query, as it was given.
+    pub(super) queries: Vec<f32>,
+}
+
+impl Sums {
+    pub(super) fn new(
+        rows: ExactRows,
+        products: Products,
+        (measure, numbers): (VectorMeasure, NumberType),
+        queries: &[Vec<f32>],
+    ) -> Self {
+        let dimensions = queries.first().map_or(0, Vec::len);
+        let (form, stride) = match (rows, products) {
+            (ExactRows::Scanned, Products::Halves) => (NumberType::F16, padded(dimensions)),
+            _ => (numbers, dimensions),
+        };
+        Self {
+            program: sums_program(measure, form, rows == ExactRows::Beside),
+            rows,
+            stride,
+            count: exact::sums(measure),
+            queries: queries.concat(),
+        }
+    }
+}
