@@ -54,7 +54,8 @@ what=graph      the neighbours of each row: graph_rows=100000
 what=hnsw       walks through a graph (HNSW) beside codes and lists, in builds with the feature graph: expansions=16,32,64,128,256
 what=encode     rows to codes, rows to the nearest of clusters=4096
 several, parted by commas; the default is all but hnsw and mapped.
-rows=100000 queries=1000 dimensions=128 sample=FILE rounds=7 threads=1 peer=faiss results=FILE folder=FOLDER";
+rows=100000 queries=1000 dimensions=128 sample=FILE rounds=7 threads=1 peer=faiss results=FILE folder=FOLDER
+path=avx2       instructions of both sides at most: portable, avx2 or avx512";
 
 const ALL: &str = "generator,shares,flat,single,u8,kmeans,lists,product,fastscan,graph,encode";
 
@@ -79,6 +80,7 @@ fn main() {
         "graph_rows",
         "expansions",
         "numbers",
+        "path",
     ];
     let arguments = Arguments::read(&names);
     let what = arguments.text("what").unwrap_or(ALL).to_owned();

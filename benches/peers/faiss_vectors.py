@@ -1,6 +1,6 @@
 """Faiss, answering benches/vector.rs line by line.
 
-    python3 faiss_vectors.py FOLDER DIMENSIONS THREADS
+    python3 faiss_vectors.py FOLDER DIMENSIONS THREADS [SIMD-LEVEL]
 
 The first line printed says who answers, or what is missing. Then each line read is a question, and each line printed its
 answer in JSON. Seconds are those of Faiss's calls alone: processor time on one thread, wall time on several.
@@ -10,6 +10,7 @@ are assigned to. What the last question found is written to ids.i64, values.f32,
 """
 
 import json
+import os
 import sys
 import time
 
@@ -17,6 +18,12 @@ import time
 def say(**answer):
     print(json.dumps(answer), flush=True)
 
+
+LEVEL = sys.argv[4] if len(sys.argv) > 4 else ""
+if LEVEL:
+    # Both are read when the libraries are loaded; OpenBLAS, which Faiss calls, has levels of its own.
+    os.environ["FAISS_SIMD_LEVEL"] = LEVEL
+    os.environ["OPENBLAS_CORETYPE"] = {"AVX2": "Haswell", "NONE": "Prescott"}[LEVEL]
 
 try:
     import faiss

@@ -69,6 +69,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn new(arguments: &Arguments) -> Self {
         let (world, threads) = (World::new(arguments), arguments.get("threads", 1));
+        let (path, level) = code_path(arguments);
         let folder = arguments.text("folder").map_or_else(std::env::temp_dir, Into::into);
         let folder = folder.join(format!("boxwork-vector-{}", std::process::id()));
         let is_own_folder = !folder.exists();
@@ -80,9 +81,8 @@ impl Bench {
             fs::write(folder.join("rows.u8"), &world.bytes).expect("data for the peer");
             let (dimensions, threads) = (world.dimensions.to_string(), threads.to_string());
             let folder = folder.to_str().expect("a folder in UTF-8");
-            peer = Peer::faiss(&[folder, &dimensions, &threads], &threads).map(Mutex::new);
+            peer = Peer::faiss(&[folder, &dimensions, &threads, level], &threads).map(Mutex::new);
         }
-        let path = CodePath::detect();
         println!("code path   {path}, {threads} threads");
         Self {
             world,
@@ -238,6 +238,18 @@ impl Bench {
         });
         record::write(path, &head);
     }
+}
+
+/// The code path that `path` names, or the fastest of this machine, and what Faiss calls it.
+fn code_path(arguments: &Arguments) -> (CodePath, &'static str) {
+    let levels = [(CodePath::Portable, "NONE"), (CodePath::Avx2, "AVX2"), (CodePath::Avx512, "")];
+    let Some(name) = arguments.text("path") else {
+        return (CodePath::detect(), "");
+    };
+    let found = levels.into_iter().find(|(path, _)| path.to_string().to_lowercase().replace('-', "") == name);
+    let (path, level) = found.unwrap_or_else(|| panic!("path={name}: portable, avx2 or avx512"));
+    assert!(path.is_available(), "path={name}: this machine has no such instructions");
+    (path, level)
 }
 
 /// Whether a path has products of bytes.
