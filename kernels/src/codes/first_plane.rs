@@ -9,6 +9,9 @@
 )]
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+
+#[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -54,6 +57,11 @@ pub(super) fn scan(
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the path says that the machine has the instructions.
             IntegerPath::Vnni => mask = unsafe { vnni(codes, query, &words, group, nearest, &mut sums) },
+            #[cfg(target_arch = "x86_64")]
+            IntegerPath::Avx2 => {
+                // SAFETY: as above.
+                mask = unsafe { avx2::pass(codes, query, &words, group, nearest, &mut sums) };
+            }
             _ => plain(codes.group(group), &words, &mut sums),
         }
         let upto = rows.end - group * GROUP;

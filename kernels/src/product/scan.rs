@@ -401,8 +401,7 @@ fn is_fast(path: CodePath, bits: Bits) -> bool {
         match (path, bits) {
             (CodePath::Portable, _) => false,
             (_, Bits::Four) => true,
-            (CodePath::Avx2, Bits::Eight) => false,
-            (CodePath::Avx512, Bits::Eight) => x86::has_wide_tables(),
+            (_, Bits::Eight) => true,
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -432,10 +431,10 @@ fn within(
             return x86::within_4_avx512(tables, bytes, limits, found);
         }
         (_, Bits::Four) => return x86::within_4_avx2(tables, bytes, limits, found),
-        (_, Bits::Eight) if x86::has_wide_tables() => {
+        (CodePath::Avx512, Bits::Eight) if x86::has_wide_tables() => {
             return x86::within_8_avx512(tables, codes.parts, bytes, limits, found);
         }
-        (_, Bits::Eight) => {}
+        (_, Bits::Eight) => return x86::within_8_avx2(tables, codes.parts, bytes, limits, found),
     }
     let _ = path;
     within_portable(codes, tables, bytes, limits, found);

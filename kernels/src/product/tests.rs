@@ -220,6 +220,37 @@ fn each_set_of_instructions_finds_the_same_rows() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
+fn each_set_of_instructions_finds_the_same_rows_of_8_bits() {
+    use super::x86;
+
+    type Within = fn(&[u8], usize, &[u8], &[[u16; GROUP]], &mut Vec<(u32, u32)>);
+    let all: [(&str, bool, Within); 2] = [
+        ("AVX2", CodePath::Avx2.is_available(), x86::within_8_avx2),
+        ("AVX-512 VBMI", CodePath::Avx512.is_available() && x86::has_wide_tables(), x86::within_8_avx512),
+    ];
+    let mut random = Random::new(29);
+    for (parts, groups) in [(1, 1), (4, 2), (16, 51), (64, 3)] {
+        let mut some = |count: usize| -> Vec<u8> { (0..count).map(|_| random.below(256) as u8).collect() };
+        let (tables, bytes) = (some(parts * 256), some(groups * parts * GROUP));
+        let codes = Codes { parts, bits: Bits::Eight, rows: groups * GROUP, bytes: &bytes };
+        let mean = parts as u64 * 128;
+        let limit = |random: &mut Random| (mean * random.below(3) / 2 + random.below(mean)) as u16;
+        let each: Vec<[u16; GROUP]> =
+            (0..groups).map(|_| std::array::from_fn(|_| limit(&mut random))).collect();
+        for limits in [&each[..], &[[mean as u16; GROUP]], &[[0; GROUP]], &[[u16::MAX; GROUP]]] {
+            let mut wanted = Vec::new();
+            scan::within_portable(codes, &tables, &bytes, limits, &mut wanted);
+            for (name, _, within) in all.iter().filter(|(_, is_there, _)| *is_there) {
+                let mut found = Vec::new();
+                within(&tables, parts, &bytes, limits, &mut found);
+                assert_eq!(found, wanted, "{name}, {parts} parts, {groups} groups");
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
 fn sums_of_a_group_have_the_same_bits_on_every_path() {
     use super::x86;
 

@@ -259,6 +259,85 @@ pub(super) fn sum_4_avx2(tables: &[f32], bytes: &[u8], sums: &mut [f32; GROUP]) 
     unsafe { entry(tables, bytes, sums) }
 }
 
+/// The groups of 8-bit codes with rows whose sums of `tables` are at most their limits, as in [`within_4_avx2`].
+///
+/// A table lies in sixteen pieces of sixteen bytes: the low four bits of a code look into each of them, and the high four choose
+/// among the pieces bit by bit.
+pub(super) fn within_8_avx2(
+    tables: &[u8],
+    parts: usize,
+    bytes: &[u8],
+    limits: &[[u16; GROUP]],
+    found: &mut Vec<(u32, u32)>,
+) {
+    #[target_feature(enable = "avx2")]
+    fn entry(
+        tables: &[u8],
+        parts: usize,
+        bytes: &[u8],
+        limits: &[[u16; GROUP]],
+        found: &mut Vec<(u32, u32)>,
+    ) {
+        let nibble = _mm256_set1_epi8(15);
+        // Comparisons are of signed numbers.
+        let top = _mm256_set1_epi16(i16::MIN);
+        let (tables, _) = tables.as_chunks::<256>();
+        for (group, bytes) in bytes.chunks_exact(parts * GROUP).enumerate() {
+            let (mut pairs, mut odd) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+            for (codes, table) in bytes.as_chunks::<GROUP>().0.iter().zip(tables) {
+                // SAFETY: the array has 32 readable bytes.
+                let codes = unsafe { _mm256_loadu_si256(codes.as_ptr().cast()) };
+                let low = _mm256_and_si256(codes, nibble);
+                let (pieces, _) = table.as_chunks::<16>();
+                let look_up = |piece: usize| {
+                    // SAFETY: the piece has 16 readable bytes.
+                    let piece = unsafe { _mm_loadu_si128(pieces[piece].as_ptr().cast()) };
+                    _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(piece), low)
+                };
+                // The highest bit of a byte chooses, so the other bits are moved there.
+                let bits = [_mm256_slli_epi16::<3>(codes), _mm256_slli_epi16::<2>(codes)];
+                let bit_6 = _mm256_slli_epi16::<1>(codes);
+                let two = |at: usize| _mm256_blendv_epi8(look_up(at), look_up(at + 1), bits[0]);
+                let four = |at: usize| _mm256_blendv_epi8(two(at), two(at + 2), bits[1]);
+                let eight = |at: usize| _mm256_blendv_epi8(four(at), four(at + 4), bit_6);
+                let numbers = _mm256_blendv_epi8(eight(0), eight(8), codes);
+                pairs = _mm256_add_epi16(pairs, numbers);
+                odd = _mm256_add_epi16(odd, _mm256_srli_epi16::<8>(numbers));
+            }
+            let even = _mm256_sub_epi16(pairs, _mm256_slli_epi16::<8>(odd));
+            let limits = limits[group % limits.len()].as_chunks::<16>().0;
+            // SAFETY: both halves have 32 readable bytes.
+            let limits =
+                [0, 1].map(|half: usize| unsafe { _mm256_loadu_si256(limits[half].as_ptr().cast()) });
+            // Limits by row are parted into those of even and of odd rows, as sums are.
+            let [even_limits, odd_limits] = parted(limits);
+            let beyond = |sums: __m256i, limits: __m256i| {
+                _mm256_cmpgt_epi16(_mm256_xor_si256(sums, top), _mm256_xor_si256(limits, top))
+            };
+            let odd_places = _mm256_set1_epi16(!0xff);
+            let beyond = _mm256_blendv_epi8(beyond(even, even_limits), beyond(odd, odd_limits), odd_places);
+            let rows = !_mm256_movemask_epi8(beyond).cast_unsigned();
+            if rows != 0 {
+                found.push((group as u32, rows));
+            }
+        }
+    }
+    #[target_feature(enable = "avx2")]
+    fn parted(limits: [__m256i; 2]) -> [__m256i; 2] {
+        // Even words of 16 bits to the lower half of each 128 bits, odd ones to the upper half.
+        let places = _mm256_setr_epi8(
+            0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10,
+            11, 14, 15,
+        );
+        let [first, second] = limits
+            .map(|limits| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(limits, places)));
+        [_mm256_permute2x128_si256::<0x20>(first, second), _mm256_permute2x128_si256::<0x31>(first, second)]
+    }
+    assert!(is_x86_feature_detected!("avx2"));
+    // SAFETY: the line above checked the feature.
+    unsafe { entry(tables, parts, bytes, limits, found) }
+}
+
 /// The groups of 8-bit codes with rows whose sums of `tables` are at most their limits, as in [`within_4_avx2`]. Two groups share
 /// each look-up.
 pub(super) fn within_8_avx512(
