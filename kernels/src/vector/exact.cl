@@ -39,8 +39,8 @@ inline void join(__local double *sums, uint item) {
 }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void exact_sums(
-    // Vectors of `stride` numbers, of which `dimensions` count.
-    __global const NUMBER *rows, uint stride, __global const float *wide_queries, uint dimensions,
+    // Vectors of `stride` numbers, of which `dimensions` count; ROWS is the name of their buffer.
+    __global const NUMBER *ROWS, uint stride, __global const float *wide_queries, uint dimensions,
     // By query, `most` entries: a row, and the bits of its value. A list that has overflowed is not looked at.
     __global const uint2 *found, uint most, __global const uint *counts,
     // By query, SUMS numbers for each entry.
@@ -58,7 +58,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void exact_sums(
 #endif
         if (is_there) {
             for (uint at = item % SHARING; at < dimensions; at += SHARING) {
-                const double x = (double)wide_queries[(ulong)query * dimensions + at], y = WIDE(rows, row + at);
+                const double x = (double)wide_queries[(ulong)query * dimensions + at], y = WIDE(ROWS, row + at);
 #if defined(DIFFERENCES)
                 sum += times(x - y, x - y);
 #else

@@ -15,8 +15,8 @@ pub const KERNEL: &str = "exact_sums";
 /// Work items of a group, which has one query.
 pub const ITEMS: usize = 256;
 
-/// The constants to compile the source with, for rows of a type of numbers.
-pub fn constants(measure: VectorMeasure, numbers: NumberType) -> Vec<(&'static str, String)> {
+/// The constants to compile the source with, for rows of a type of numbers in a buffer.
+pub fn constants(measure: VectorMeasure, numbers: NumberType, rows: &str) -> Vec<(&'static str, String)> {
     let number = match numbers {
         NumberType::F32 => "float",
         NumberType::F16 => "half",
@@ -28,6 +28,7 @@ pub fn constants(measure: VectorMeasure, numbers: NumberType) -> Vec<(&'static s
         ("SHARING", LANES.to_string()),
         ("SUMS", sums(measure).to_string()),
         ("NUMBER", number.to_owned()),
+        ("ROWS", rows.to_owned()),
     ];
     if numbers == NumberType::F16 {
         constants.push(("HALVES", "1".to_owned()));

@@ -377,11 +377,15 @@ pub fn vectors_program(products: vectors::Products) -> ProgramSource {
 
 /// The sums of f64 distances of listed rows (`vector/exact.cl`): of the rows that the scan reads, or of wider ones.
 pub fn sums_program(measure: VectorMeasure, numbers: NumberType, are_wide: bool) -> ProgramSource {
+    let (rows, kernels) = match are_wide {
+        true => ("wide_rows", &SUMS_OF_WIDE_ROWS),
+        false => ("rows", &SUMS_OF_ROWS),
+    };
     ProgramSource {
         name: "vector_sums",
         text: vector_sums::TEXT,
-        constants: vector_sums::constants(measure, numbers),
-        kernels: if are_wide { &SUMS_OF_WIDE_ROWS } else { &SUMS_OF_ROWS },
+        constants: vector_sums::constants(measure, numbers, rows),
+        kernels,
         exact: true,
     }
 }
