@@ -128,7 +128,7 @@ fn scans_codes_and_workers_give_the_nearest_by_f64_for_every_type() {
                 let on = |device: &str| of(&[&of_one[..], &["--device", device]].concat());
                 assert_eq!(on("gpu"), on("cpu"));
             }
-            for levels in ["planes", "sq8", "sq4", "product16"] {
+            for levels in ["planes", "sq8", "pca", "sq4", "product16"] {
                 let index = ["index", "--store", "v.arrow", "--codes", levels, "--out", "c.arrow", "--force"];
                 ok(at, &[&index[..], &["--distance", measure.name()]].concat());
                 for workers in ["1", "2", "7"] {

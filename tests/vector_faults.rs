@@ -115,6 +115,22 @@ fn lists_that_are_written_anew_are_the_old_or_the_new_file_when_the_command_is_k
 }
 
 #[test]
+fn codes_along_directions_are_refused_for_vectors_that_are_too_long() {
+    let folder = folder();
+    let at = folder.path();
+    fs::write(at.join("v_3x1025.u8"), vec![7; 3 * 1025]).expect("a disk");
+    ok(at, &["import", "v_3x1025.u8", "--out", "v.arrow"]);
+    let index = ["index", "--store", "v.arrow", "--codes", "pca", "--out", "c.arrow"];
+    let search =
+        ["run", "vector_search", "--set", "store=v.arrow", "--set", "codes=pca", "--set", "queries=0"];
+    for call in [&index[..], &search[..]] {
+        let said = fails(at, call, 3);
+        let told = "codes `pca` are of vectors of up to 1024 numbers, and those of `v.arrow` have 1025";
+        assert!(said.contains(told) && said.contains("make codes planes or product64"), "{said}");
+    }
+}
+
+#[test]
 fn codes_that_do_not_exist_are_refused_with_those_that_do() {
     let folder = folder();
     let at = folder.path();
@@ -125,6 +141,6 @@ fn codes_that_do_not_exist_are_refused_with_those_that_do() {
         let find =
             ["run", "vector_search", "--set", "store=v.arrow", "--set", "queries=v.fvecs", "--set", &codes];
         let said = fails(at, &find, 3);
-        assert!(said.contains(name) && said.contains("planes, sq8, sq4, product16"), "{said}");
+        assert!(said.contains(name) && said.contains("planes, sq8, pca, sq4, product16"), "{said}");
     }
 }

@@ -80,7 +80,7 @@ fn codes_made_in_memory_give_the_answer_of_a_scan() {
     for distance in ["l2", "ip", "cosine"] {
         let distance = format!("distance={distance}");
         let scanned = run(at, "vector_search", &["queries=query_70x4.u8", "codes=none", &distance]);
-        for levels in ["planes", "sq8", "sq4", "product16", "product32", "product64"] {
+        for levels in ["planes", "sq8", "pca", "sq4", "product16", "product32", "product64"] {
             let codes = format!("codes={levels}");
             assert_eq!(scanned, run(at, "vector_search", &["queries=query_70x4.u8", &codes, &distance]));
         }

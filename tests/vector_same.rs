@@ -65,7 +65,7 @@ fn codes_devices_and_workers_change_no_byte_of_an_answer() {
                 &["--workers", "1"],
             );
             assert_eq!(wanted.lines().count(), 1 + 40 * 9);
-            for codes in ["none", "sq8", "sq4", "planes", "product16"] {
+            for codes in ["none", "sq8", "sq4", "planes", "pca", "product16"] {
                 for device in devices {
                     // Each number of workers meets each of the others.
                     for workers in if store == "store=f32.arrow" { &["1", "2", "7"][..] } else { &["2"] } {

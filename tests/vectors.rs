@@ -55,7 +55,7 @@ fn codes_workers_and_scans_give_one_answer() {
             let call = ["search", "--store", store, "--query", "123", "-k", "12", "--format", "csv"];
             ok(folder.path(), &[&call[..], more].concat())
         };
-        for levels in ["planes", "sq8", "sq4", "product16"] {
+        for levels in ["planes", "sq8", "pca", "sq4", "product16"] {
             let codes = format!("{levels}.codes.arrow");
             ok(folder.path(), &["index", "--store", store, "--codes", levels, "--out", &codes, "--force"]);
             for workers in ["1", "2", "7"] {
@@ -71,7 +71,8 @@ fn codes_workers_and_scans_give_one_answer() {
             );
             let has = |words: &str| said.contains(words);
             assert!(has("box `nearest`: 40000 rows bounded") && has(" computed ("), "{said}");
-            assert_eq!(has(" left by 4 bits ("), ["planes", "sq4"].contains(&levels), "{said}");
+            assert_eq!(has(" left by 2 bits ("), levels == "pca", "{said}");
+            assert_eq!(has(" left by 4 bits ("), ["planes", "pca", "sq4"].contains(&levels), "{said}");
             assert_eq!(has(" left by 8 bits ("), ["planes", "sq8"].contains(&levels), "{said}");
             assert_eq!(has(" left by product codes ("), levels == "product16", "{said}");
             // One query goes another way, and `search` without codes a third one.

@@ -10,7 +10,8 @@
 //!
 //! so three numbers of a row, `1/|c|`, `a` and `h = |r|`, bound its distance from below and above: the simplex bound of two
 //! pivots, the centre and the code itself. For codes of numbers a query is a vector of bytes, so that `<q, c>` is a whole number;
-//! its distance from the true query widens both bounds. For product codes `<q, c>` is a sum of tables of the query itself.
+//! its distance from the true query widens both bounds. For product codes `<q, c>` is a sum of tables of the query itself. Codes
+//! along principal directions (`principal`) bound turned rows and queries.
 //!
 //! The inner product of a row and a query, both less the centre `m`, lies within `b a - |s| h` and `b a + |s| h`, and
 //! `<q, x> = <q - m, x - m> + <q, m> + <x - m, m>`. A row keeps the last product, its shift. The cosine is half the squared
@@ -24,6 +25,7 @@
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a number that is no number excludes nothing")]
 
 mod parts;
+mod principal;
 mod encoder;
 mod held;
 mod query;
@@ -37,19 +39,23 @@ mod tests;
 pub use encoder::Encoder;
 pub use held::Codes;
 pub use nearest::CodeNearest;
+pub use principal::Principal;
 pub use query::CodeQuery;
 pub use scan::CodeQueries;
 
 use std::str::FromStr;
 
+use crate::rotation::DIMENSIONS_MAX;
 use crate::vector::VectorMeasure;
 
 /// Rows of a group, whose words lie side by side.
 pub const GROUP: usize = 16;
 /// Numbers of a row in a word of a plane, 4 bits each.
 pub const NUMBERS_PER_WORD: usize = 8;
+/// Bytes of a word.
+const WORD_BYTES: usize = size_of::<u32>();
 /// Parts of a product code in a word, 8 bits each.
-const PARTS_PER_WORD: usize = 4;
+const PARTS_PER_WORD: usize = WORD_BYTES;
 /// The relative error of squared bounds: 32 roundings of f32.
 const SLACK: f64 = 1.0 / (1 << 19) as f64;
 /// Larger numbers, less the centre, are not bounded: 2^16 squares of this one fit f32.
@@ -75,6 +81,9 @@ pub enum Levels {
     Sq8,
     /// 8 bits in two planes of 4: the first one bounds alone, both bound what it leaves.
     Planes,
+    /// 4 bits on average along principal directions, more where rows vary more, in two planes of 2: the first one bounds alone, both
+    /// bound what it leaves.
+    Pca,
     /// 16 parts of 8 bits each: the nearest of 256 centroids of each part.
     Product16,
     /// 32 such parts.
@@ -85,10 +94,10 @@ pub enum Levels {
 
 impl Levels {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Planes, Self::Sq8, Self::Sq4, Self::Product16, Self::Product32, Self::Product64];
+    pub const ALL: [Self; 7] =
+        [Self::Planes, Self::Sq8, Self::Pca, Self::Sq4, Self::Product16, Self::Product32, Self::Product64];
     /// The names of all levels.
-    pub const NAMES: &[&str] = &["planes", "sq8", "sq4", "product16", "product32", "product64"];
+    pub const NAMES: &[&str] = &["planes", "sq8", "pca", "sq4", "product16", "product32", "product64"];
 
     /// The name.
     pub const fn name(self) -> &'static str {
@@ -96,27 +105,41 @@ impl Levels {
             Self::Sq4 => "sq4",
             Self::Sq8 => "sq8",
             Self::Planes => "planes",
+            Self::Pca => "pca",
             Self::Product16 => "product16",
             Self::Product32 => "product32",
             Self::Product64 => "product64",
         }
     }
 
-    /// Whether codes of 4 bits bound by themselves.
-    pub const fn has_4(self) -> bool {
-        matches!(self, Self::Sq4 | Self::Planes)
+    /// Whether the first plane bounds by itself.
+    pub const fn has_first(self) -> bool {
+        matches!(self, Self::Sq4 | Self::Planes | Self::Pca)
     }
 
-    /// Whether codes have 8 bits.
-    pub const fn has_8(self) -> bool {
-        matches!(self, Self::Sq8 | Self::Planes)
+    /// Whether there are two planes, which bound together.
+    pub const fn has_both(self) -> bool {
+        matches!(self, Self::Sq8 | Self::Planes | Self::Pca)
+    }
+
+    /// Whether codes are trained on rows.
+    pub const fn is_trained(self) -> bool {
+        matches!(self, Self::Pca | Self::Product16 | Self::Product32 | Self::Product64)
+    }
+
+    /// The most numbers of a vector that these codes are for; `None` if any.
+    pub const fn dimensions_max(self) -> Option<usize> {
+        match self {
+            Self::Pca => Some(DIMENSIONS_MAX),
+            _ => None,
+        }
     }
 
     /// Parts of a product code for vectors of so many numbers: fewer than its name says where a part would have no number. `None`
     /// for codes of numbers.
     pub const fn parts(self, dimensions: usize) -> Option<usize> {
         let parts = match self {
-            Self::Sq4 | Self::Sq8 | Self::Planes => return None,
+            Self::Sq4 | Self::Sq8 | Self::Planes | Self::Pca => return None,
             Self::Product16 => 16,
             Self::Product32 => 32,
             Self::Product64 => 64,
@@ -130,8 +153,17 @@ impl Levels {
         match self {
             Self::Sq4 => (1, 1),
             Self::Sq8 => (2, 1),
-            Self::Planes => (2, 2),
+            Self::Planes | Self::Pca => (2, 2),
             Self::Product16 | Self::Product32 | Self::Product64 => (0, 1),
+        }
+    }
+
+    /// Words of a plane of a row of this many numbers.
+    pub const fn plane_words(self, dimensions: usize) -> usize {
+        match self {
+            Self::Sq4 | Self::Sq8 | Self::Planes => dimensions.div_ceil(NUMBERS_PER_WORD),
+            Self::Pca => principal::plane_words(dimensions),
+            Self::Product16 | Self::Product32 | Self::Product64 => 0,
         }
     }
 
@@ -140,7 +172,7 @@ impl Levels {
         let (planes, triples) = self.counts();
         let of_code = match self.parts(dimensions) {
             Some(parts) => parts.div_ceil(PARTS_PER_WORD),
-            None => planes * dimensions.div_ceil(NUMBERS_PER_WORD),
+            None => planes * self.plane_words(dimensions),
         };
         of_code + 3 * triples + has_shift(measure) as usize
     }

@@ -113,6 +113,28 @@ impl Rotation {
         assert!(vectors.len().is_multiple_of(self.from), "whole vectors");
         run(path, Turn { rotation: self, vectors })
     }
+
+    /// Turns one vector, and keeps f64 numbers.
+    ///
+    /// # Panics
+    /// If it has another number of dimensions, or this machine lacks the instructions.
+    pub fn turn_wide(&self, path: CodePath, vector: &[f64]) -> Vec<f64> {
+        assert_eq!(vector.len(), self.from, "numbers of a vector");
+        run(path, TurnWide { rotation: self, vector })
+    }
+
+    /// How far a rotation to as many numbers may change a squared norm, as a part of it: the Frobenius norm of `R^T R - I`, which
+    /// is no less than its largest eigenvalue, and the roundings of its sums.
+    pub fn defect(&self, path: CodePath) -> f64 {
+        let Self { from, to, numbers, .. } = self;
+        let work = Products { rows: numbers, dimensions: *from, others: numbers, to: *from, band: 0..*from };
+        let squares = run(path, work).into_iter().enumerate().map(|(place, product)| {
+            let whole = if place % (from + 1) == 0 { 1.0 } else { 0.0 };
+            (product - whole) * (product - whole)
+        });
+        let roundings = *from as f64 * (from + to) as f64 * f64::EPSILON;
+        squares.sum::<f64>().sqrt() * (1.0 + roundings) + roundings
+    }
 }
 
 struct Turn<'a> {
@@ -142,6 +164,56 @@ impl Work for Turn<'_> {
         }
         out
     }
+}
+
+struct TurnWide<'a> {
+    rotation: &'a Rotation,
+    vector: &'a [f64],
+}
+
+impl Work for TurnWide<'_> {
+    type Done = Vec<f64>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> Vec<f64> {
+        let Rotation { to, turned, .. } = self.rotation;
+        let mut sums = vec![0.0f64; *to];
+        for (x, column) in self.vector.iter().zip(turned.chunks_exact(*to)) {
+            for (sum, y) in sums.iter_mut().zip(column) {
+                *sum += x * f64::from(*y);
+            }
+        }
+        sums
+    }
+}
+
+/// The principal directions of some rows about the origin, those of the largest second moments first; `None` if the caller cancelled
+/// it. At most 16,384 of the rows count.
+///
+/// # Panics
+/// If there is no row, these are no whole rows, or there are more than [`DIMENSIONS_MAX`] numbers.
+pub fn directions(
+    rows: &[f32],
+    dimensions: usize,
+    path: CodePath,
+    pieces: &mut Pieces<'_>,
+) -> Option<Rotation> {
+    assert!(!rows.is_empty() && rows.len().is_multiple_of(dimensions), "whole rows");
+    assert!(dimensions <= DIMENSIONS_MAX, "numbers of a vector");
+    let sample = sample_of(rows, dimensions);
+    let moments = products(&sample, dimensions, &sample, dimensions, path, pieces)?;
+    let singular = decompose(path, moments, dimensions, dimensions, None);
+    let numbers = singular.right.into_iter().map(|x| x as f32).collect();
+    Rotation::of_numbers(dimensions, dimensions, numbers)
+}
+
+/// Some of the rows, evenly apart.
+fn sample_of(rows: &[f32], dimensions: usize) -> Vec<f32> {
+    let count = rows.len() / dimensions;
+    (0..count.min(SAMPLE_MAX))
+        .map(|place| place * count / count.min(SAMPLE_MAX))
+        .flat_map(|row| rows[row * dimensions..][..dimensions].iter().copied())
+        .collect()
 }
 
 /// What [`train`] needs to know.
@@ -186,11 +258,7 @@ pub fn train(
     assert!(!rows.is_empty() && rows.len().is_multiple_of(dimensions), "whole rows");
     assert!(dimensions <= DIMENSIONS_MAX && (1..=dimensions).contains(&options.to), "numbers of a vector");
     let Options { to, parts, bits, seed, start } = options;
-    let count = rows.len() / dimensions;
-    let sample: Vec<f32> = (0..count.min(SAMPLE_MAX))
-        .map(|place| place * count / count.min(SAMPLE_MAX))
-        .flat_map(|row| rows[row * dimensions..][..dimensions].iter().copied())
-        .collect();
+    let sample = sample_of(rows, dimensions);
     let begun = match start {
         Start::Principal => principal(&sample, dimensions, to, parts, path, pieces),
         Start::Random => Some(Rotation::random_to(dimensions, to, seed)),

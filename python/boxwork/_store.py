@@ -411,7 +411,7 @@ class Store:
     def codes(self, out: Path, *, levels: str = "planes", distance: str | None = None, replace: bool = False) -> str:
         """Writes codes of the vectors, with which :meth:`nearest` excludes most rows with certainty. Returns their path.
 
-        `levels` are planes, sq8, sq4, product16, product32 or product64.
+        `levels` are planes, sq8, pca, sq4, product16, product32 or product64.
         """
         path = _writable(out, replace)
         _boxwork.make_file(self._native, "index_codes", given({"out": path, "levels": levels, "distance": distance}))

@@ -6,10 +6,11 @@
 //! ```text
 //! head    what was coded: the store's fingerprint, the measure, the levels
 //! batch   4,096 rows: columns `w0`, `w1`, ... of 32 bits, the words of a row
-//! tail    the centre, and the codebook of product codes, f32 by their bits, and all checksums
+//! tail    the centre, and the codebook of product codes or the principal directions, f32 by their bits, and all checksums
 //! ```
 //!
-//! Files that follow it have the words of objects that were added, coded around the centre and by the codebook of the first file.
+//! Files that follow it have the words of objects that were added, coded around the centre and by the codebook or directions of
+//! the first file.
 //!
 //! All of it is in memory while it is open. Invariant: codes belong to one content of one store and to one measure, by the
 //! fingerprint; any other file is refused with the command that makes it or brings it up. Words of objects that were removed
@@ -54,7 +55,8 @@ pub const ROWS: usize = 4096;
 const LEVELS_KEY: &str = "boxwork.codes.levels";
 const CENTRE_KEY: &str = "boxwork.codes.centre";
 const CODEBOOK_KEY: &str = "boxwork.codes.codebook";
-/// The seed of the sample that trains a codebook.
+const PRINCIPAL_KEY: &str = "boxwork.codes.principal";
+/// The seed of the sample that trains a codebook, or finds principal directions.
 const SAMPLE_SEED: u64 = 1234;
 
 /// A space's vectors and their measure, if it has codes.
@@ -135,11 +137,11 @@ pub fn words_of(
     Ok(words)
 }
 
-/// An encoder for the codes of a store around a centre. Product codes are trained on a sample of 65,536 vectors, with the same
-/// bits on every machine.
+/// An encoder for the codes of a store around a centre. Product codes, and codes along principal directions, are trained on a sample of
+/// 65,536 vectors, with the same bits on every machine.
 ///
 /// # Errors
-/// When a row cannot be read, the system has no memory, or the caller cancels.
+/// When the vectors have too many numbers for these codes, a row cannot be read, the system has no memory, or the caller cancels.
 pub fn encoder_of(
     levels: Levels,
     store: &ObjectStore<Vectors>,
@@ -147,8 +149,11 @@ pub fn encoder_of(
     centre: Vec<f32>,
     pieces: &mut Pieces<'_>,
 ) -> Result<Encoder, CodesError> {
-    let mut sample = Vec::new();
-    if levels.parts(centre.len()).is_some() {
+    let (dimensions, mut sample) = (centre.len(), Vec::new());
+    if levels.dimensions_max().is_some_and(|most| dimensions > most) {
+        return Err(CodesError::TooLong { store: store.path().to_owned(), dimensions, levels });
+    }
+    if levels.is_trained() {
         let mut nths = Random::mixed(SAMPLE_SEED).distinct(store.objects(), SAMPLE_MAX);
         // In the order of the store, so that the order of sums does not depend on the choice.
         nths.sort_unstable();
@@ -286,7 +291,9 @@ impl CodesWriter {
     pub fn finish(self) -> Result<(), CodesError> {
         self.store.confirm()?;
         let codebook = self.encoder.codebook().map(|codebook| (CODEBOOK_KEY, digits(codebook.numbers())));
-        let notes = [(CENTRE_KEY, digits(self.encoder.centre()))].into_iter().chain(codebook);
+        let principal = self.encoder.principal().map(|found| (PRINCIPAL_KEY, digits(&found.numbers())));
+        let notes =
+            [(CENTRE_KEY, digits(self.encoder.centre()))].into_iter().chain(codebook).chain(principal);
         let finished = self.file.finish(notes.filter(|_| self.has_centre));
         finished.map_err(|error| of(error, &*self.store, &self.path, &self.encoder))?;
         if self.is_whole {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::principal::Principal;
 use super::{LARGE, Levels, NUMBERS_PER_WORD, SHORT, Triple, ZERO_4, ZERO_8, has_shift, parts};
 use crate::CodePath;
 use crate::memory::MemoryRefused;
@@ -22,13 +23,15 @@ pub struct Encoder {
     centre: Vec<f32>,
     /// The centroids of product codes.
     codebook: Option<Arc<Codebook>>,
+    /// The directions of codes with bits by variance.
+    principal: Option<Arc<Principal>>,
 }
 
 impl Encoder {
     /// An encoder of codes of numbers. `centre` is the mean of the rows, or of the normalised rows for the cosine; any other bounds as surely, and
     /// not as tightly.
     pub fn new(measure: VectorMeasure, levels: Levels, centre: Vec<f32>) -> Self {
-        Self { measure, levels, centre, codebook: None }
+        Self { measure, levels, centre, codebook: None, principal: None }
     }
 
     /// An encoder of product codes with a codebook for rows less the centre; `None` if these do not fit together.
@@ -40,17 +43,23 @@ impl Encoder {
     ) -> Option<Self> {
         let parts = levels.parts(centre.len())?;
         let codebook = Codebook::of_numbers(centre.len(), parts, Bits::Eight, numbers)?;
-        Some(Self { measure, levels, centre, codebook: Some(Arc::new(codebook)) })
+        Some(Self { codebook: Some(Arc::new(codebook)), ..Self::new(measure, levels, centre) })
     }
 
-    /// As [`Encoder::new`]; for product codes it trains a codebook on a sample of rows, with the same bits on every machine. `None` if
-    /// the caller cancelled it.
+    /// An encoder of codes along principal directions, by [`Principal::numbers`]; `None` if these do not fit together.
+    pub fn of_principal(measure: VectorMeasure, centre: Vec<f32>, numbers: Vec<f32>) -> Option<Self> {
+        let principal = Principal::of_numbers(centre.len(), numbers)?;
+        Some(Self { principal: Some(Arc::new(principal)), ..Self::new(measure, Levels::Pca, centre) })
+    }
+
+    /// As [`Encoder::new`]; for product codes it trains a codebook on a sample of rows, for codes along principal directions these, with
+    /// the same bits on every machine. `None` if the caller cancelled it.
     ///
     /// # Errors
     /// If the system has no memory for the training.
     ///
     /// # Panics
-    /// If these are no whole rows of the centre's dimensions.
+    /// If these are no whole rows of the centre's dimensions, or these are more than [`Levels::dimensions_max`].
     pub fn trained(
         measure: VectorMeasure,
         levels: Levels,
@@ -61,7 +70,9 @@ impl Encoder {
     ) -> Result<Option<Self>, MemoryRefused> {
         let dimensions = centre.len();
         let plain = Self::new(measure, levels, centre);
-        let Some(parts) = levels.parts(dimensions) else { return Ok(Some(plain)) };
+        if !levels.is_trained() {
+            return Ok(Some(plain));
+        }
         assert!(dimensions > 0 && sample.len().is_multiple_of(dimensions), "whole rows");
         let bounded = sample.chunks_exact(dimensions).filter_map(|row| plain.bounded(row));
         let mut rows: Vec<f32> = bounded.flatten().map(|x| x as f32).collect();
@@ -69,6 +80,10 @@ impl Encoder {
             // Nothing is known of rows: codes of zeros are as good as any.
             rows.resize(dimensions, 0.0);
         }
+        let Some(parts) = levels.parts(dimensions) else {
+            let principal = Principal::train(&rows, dimensions, path, pieces);
+            return Ok(principal.map(|principal| Self { principal: Some(Arc::new(principal)), ..plain }));
+        };
         let codebook = Codebook::train(&rows, dimensions, parts, Bits::Eight, SEED, path, pieces)?;
         Ok(codebook.map(|codebook| Self { codebook: Some(Arc::new(codebook)), ..plain }))
     }
@@ -76,6 +91,11 @@ impl Encoder {
     /// The centroids of product codes.
     pub fn codebook(&self) -> Option<&Codebook> {
         self.codebook.as_deref()
+    }
+
+    /// The directions of codes with bits by variance.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.as_deref()
     }
 
     /// Words of a row.
@@ -116,6 +136,10 @@ impl Encoder {
     pub fn encode(&self, path: CodePath, rows: &[f32], words: &mut Vec<u32>) {
         let dimensions = self.centre.len();
         assert!(dimensions > 0 && rows.len().is_multiple_of(dimensions), "whole rows");
+        if let Some(principal) = &self.principal {
+            rows.chunks_exact(dimensions).for_each(|row| self.encode_turned(principal, path, row, words));
+            return;
+        }
         let Some(codebook) = &self.codebook else {
             rows.chunks_exact(dimensions).for_each(|row| self.encode_numbers(row, words));
             return;
@@ -146,6 +170,17 @@ impl Encoder {
         }
     }
 
+    fn encode_turned(&self, principal: &Principal, path: CodePath, row: &[f32], words: &mut Vec<u32>) {
+        // A row that is not bounded has any code, and numbers that are none.
+        let moved = self.bounded(row).unwrap_or_else(|| vec![f64::NAN; row.len()]);
+        let turned = principal.turn(path, &moved);
+        for code in principal.encode(&turned, words) {
+            let triple = triple(&turned, code.into_iter());
+            words.extend([triple.inverse, triple.along, triple.height].map(f32::to_bits));
+        }
+        self.push_shift(&moved, words);
+    }
+
     fn encode_numbers(&self, row: &[f32], words: &mut Vec<u32>) {
         let bounded = self.bounded(row);
         let largest = bounded.iter().flatten().fold(0.0_f64, |largest, x| largest.max(x.abs()));
@@ -168,10 +203,10 @@ impl Encoder {
             let triple = triple(&moved, bytes.iter().map(|byte| f64::from(code(*byte))));
             words.extend([triple.inverse, triple.along, triple.height].map(f32::to_bits));
         };
-        if self.levels.has_4() {
+        if self.levels.has_first() {
             add(&|byte| 2 * i32::from(byte >> 4) - ZERO_4);
         }
-        if self.levels.has_8() {
+        if self.levels.has_both() {
             add(&|byte| i32::from(byte) - ZERO_8);
         }
         self.push_shift(&moved, words);

@@ -1,4 +1,5 @@
-//! Sums of one fine query with the first plane of many rows: rows are the lanes, and a word holds eight numbers of a row.
+//! Sums of one fine query with the first plane of many rows: rows are the lanes, and a word holds eight numbers of a row, or the
+//! fields of sixteen.
 //!
 //! A row passes unless its lower bound, in f32 from the sum alone, is beyond the range. What passes is given out with its sum
 //! in whole numbers.
@@ -16,8 +17,9 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::nearest::CodeNearest;
+use super::principal::{FIELDS, Principal};
 use super::query::{CodeQuery, HIGH};
-use super::{Codes, GROUP, NUMBERS_PER_WORD, SLACK, ZERO_4};
+use super::{Codes, GROUP, NUMBERS_PER_WORD, SLACK, WORD_BYTES};
 use crate::CodePath;
 use crate::vector::VectorMeasure;
 use crate::vector::integer::IntegerPath;
@@ -25,10 +27,13 @@ use crate::vector::integer::IntegerPath;
 /// Gives out a row with its sum.
 pub(super) type Give<'a> = dyn FnMut(usize, i64, &mut CodeNearest) + 'a;
 
-/// Words of a query for the bytes of a plane's words: four weights each.
+/// Words of a query for the bytes of a plane's words: four weights each. Those of numbers lie by word; those of fields by their
+/// place in a byte, then by word.
 struct Words {
     high: Vec<i32>,
     low: Vec<i32>,
+    /// The bits of the fields of the same bytes; none for numbers of 4 bits.
+    masks: Vec<i32>,
 }
 
 /// Scans rows, from the first of a group on.
@@ -44,10 +49,15 @@ pub(super) fn scan(
         let at = |idx: usize| bytes.get(idx).copied().unwrap_or_default().cast_unsigned();
         i32::from_le_bytes([0, 1, 2, 3].map(|byte| at(4 * place + byte)))
     };
-    let count = query.high.len().div_ceil(NUMBERS_PER_WORD) * 2;
+    let masks = codes.encoder().principal().map_or(&[][..], Principal::masks);
+    let count = match masks.len() {
+        0 => query.high.len().div_ceil(NUMBERS_PER_WORD) * (NUMBERS_PER_WORD / WORD_BYTES),
+        count => count,
+    };
     let words = Words {
         high: (0..count).map(|place| word(&query.high, place)).collect(),
         low: (0..count).map(|place| word(&query.low, place)).collect(),
+        masks: masks.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect(),
     };
     let integer = IntegerPath::of(path);
     for group in rows.start / GROUP..rows.end.div_ceil(GROUP) {
@@ -58,11 +68,12 @@ pub(super) fn scan(
             // SAFETY: the path says that the machine has the instructions.
             IntegerPath::Vnni => mask = unsafe { vnni(codes, query, &words, group, nearest, &mut sums) },
             #[cfg(target_arch = "x86_64")]
-            IntegerPath::Avx2 => {
+            IntegerPath::Avx2 if words.masks.is_empty() => {
                 // SAFETY: as above.
                 mask = unsafe { avx2::pass(codes, query, &words, group, nearest, &mut sums) };
             }
-            _ => plain(codes.group(group), &words, &mut sums),
+            _ if words.masks.is_empty() => plain(codes.group(group), &words, &mut sums),
+            _ => plain_fields(codes.group(group), &words, &mut sums),
         }
         let upto = rows.end - group * GROUP;
         if upto < GROUP {
@@ -95,6 +106,73 @@ fn plain(group: &[u32], words: &Words, sums: &mut [[i32; GROUP]; 2]) {
     }
 }
 
+fn plain_fields(group: &[u32], words: &Words, sums: &mut [[i32; GROUP]; 2]) {
+    let rows = group.as_chunks::<GROUP>().0;
+    for (place, mask) in words.masks.iter().enumerate() {
+        let masked = rows[place % rows.len()].map(|word| word & mask.cast_unsigned());
+        let pair = [&words.high, &words.low].map(|words| words[place].to_le_bytes());
+        for byte in 0..WORD_BYTES {
+            let weights = pair.map(|bytes| i32::from(bytes[byte].cast_signed()));
+            for lane in 0..GROUP {
+                let number = (masked[lane] >> (8 * byte) & 0xff) as i32;
+                sums[0][lane] += number * weights[0];
+                sums[1][lane] += number * weights[1];
+            }
+        }
+    }
+}
+
+/// The sums of the high and of the low bytes of weights with the numbers of 4 bits of a group, doubled.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn numbers_vnni(group: &[u32], words: &Words) -> (__m512i, __m512i) {
+    let mask = _mm512_set1_epi32(0x1e1e_1e1e);
+    let zero = _mm512_setzero_si512();
+    let (mut high, mut low) = ([zero; 2], [zero; 2]);
+    for (place, rows) in group.as_chunks::<GROUP>().0.iter().enumerate() {
+        // SAFETY: the words are as many as a vector has.
+        let rows = unsafe { _mm512_loadu_si512(rows.as_ptr().cast()) };
+        let halves = [
+            _mm512_and_si512(_mm512_slli_epi32::<1>(rows), mask),
+            _mm512_and_si512(_mm512_srli_epi32::<3>(rows), mask),
+        ];
+        for half in 0..2 {
+            let (upper, lower) = (words.high[2 * place + half], words.low[2 * place + half]);
+            high[half] = _mm512_dpbusd_epi32(high[half], halves[half], _mm512_set1_epi32(upper));
+            low[half] = _mm512_dpbusd_epi32(low[half], halves[half], _mm512_set1_epi32(lower));
+        }
+    }
+    (_mm512_add_epi32(high[0], high[1]), _mm512_add_epi32(low[0], low[1]))
+}
+
+/// The sums of the high and of the low bytes of weights with the fields of a group.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+fn fields_vnni(group: &[u32], words: &Words) -> (__m512i, __m512i) {
+    let groups = group.as_chunks::<GROUP>().0;
+    // One slice of each list for each place in a byte, all as long, so that the loop checks no bounds.
+    let count = groups.len();
+    let lists: [[&[i32]; 3]; FIELDS] = std::array::from_fn(|place| {
+        [&words.masks, &words.high, &words.low].map(|list| &list[place * count..][..count])
+    });
+    let zero = _mm512_setzero_si512();
+    let (mut high, mut low) = ([zero; FIELDS], [zero; FIELDS]);
+    for (word, rows) in groups.iter().enumerate() {
+        // SAFETY: the words are as many as a vector has.
+        let rows = unsafe { _mm512_loadu_si512(rows.as_ptr().cast()) };
+        for place in 0..FIELDS {
+            let [masks, highs, lows] = lists[place];
+            let numbers = _mm512_and_si512(rows, _mm512_set1_epi32(masks[word]));
+            high[place] = _mm512_dpbusd_epi32(high[place], numbers, _mm512_set1_epi32(highs[word]));
+            low[place] = _mm512_dpbusd_epi32(low[place], numbers, _mm512_set1_epi32(lows[word]));
+        }
+    }
+    let sum = |sums: [__m512i; FIELDS]| {
+        _mm512_add_epi32(_mm512_add_epi32(sums[0], sums[1]), _mm512_add_epi32(sums[2], sums[3]))
+    };
+    (sum(high), sum(low))
+}
+
 /// The sums of a group, and the rows that pass.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
@@ -106,36 +184,20 @@ fn vnni(
     nearest: &CodeNearest,
     sums: &mut [[i32; GROUP]; 2],
 ) -> u32 {
-    let mask = _mm512_set1_epi32(0x1e1e_1e1e);
-    let zero = _mm512_setzero_si512();
-    let (mut high, mut low) = ([zero; 2], [zero; 2]);
-    for (place, rows) in codes.group(group).as_chunks::<GROUP>().0.iter().enumerate() {
-        // SAFETY: the words are as many as a vector has.
-        let rows = unsafe { _mm512_loadu_si512(rows.as_ptr().cast()) };
-        let halves = [
-            _mm512_and_si512(_mm512_slli_epi32::<1>(rows), mask),
-            _mm512_and_si512(_mm512_srli_epi32::<3>(rows), mask),
-        ];
-        for half in 0..2 {
-            high[half] = _mm512_dpbusd_epi32(
-                high[half],
-                halves[half],
-                _mm512_set1_epi32(words.high[2 * place + half]),
-            );
-            low[half] =
-                _mm512_dpbusd_epi32(low[half], halves[half], _mm512_set1_epi32(words.low[2 * place + half]));
-        }
-    }
-    let (high, low) = (_mm512_add_epi32(high[0], high[1]), _mm512_add_epi32(low[0], low[1]));
+    let (high, low) = match words.masks.is_empty() {
+        true => numbers_vnni(codes.group(group), words),
+        false => fields_vnni(codes.group(group), words),
+    };
     // SAFETY: each list has as many numbers as a vector.
     unsafe {
         _mm512_storeu_si512(sums[0].as_mut_ptr().cast(), high);
         _mm512_storeu_si512(sums[1].as_mut_ptr().cast(), low);
     }
-    let zeros = query.sums.map(|sum| i64::from(ZERO_4) * sum);
+    let zeros = query.first_zeros;
     let part =
         |sum: __m512i, zero: i64| _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, _mm512_set1_epi32(zero as i32)));
-    let sum = _mm512_fmadd_ps(part(high, zeros[0]), _mm512_set1_ps(HIGH as f32), part(low, zeros[1]));
+    let low = _mm512_sub_ps(part(low, zeros[1]), _mm512_set1_ps(query.first_rest));
+    let sum = _mm512_fmadd_ps(part(high, zeros[0]), _mm512_set1_ps(HIGH as f32), low);
     let from = group * GROUP;
     let lists = codes.first_triples();
     // SAFETY: the lists have a number for each row of each group.

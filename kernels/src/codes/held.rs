@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::parts;
-use super::{Encoder, GROUP, NUMBERS_PER_WORD, PARTS_PER_WORD, SLACK, Triple, has_shift};
+use super::principal::BYTES_MAX;
+use super::{Encoder, GROUP, PARTS_PER_WORD, SLACK, Triple, WORD_BYTES, has_shift};
 use crate::product::{self, Bits};
 
 /// The codes of many rows, in memory.
@@ -33,7 +34,7 @@ impl Codes {
     pub fn new(encoder: Encoder, rows: usize) -> Self {
         let dimensions = encoder.centre().len();
         let (planes, triples) = encoder.levels().counts();
-        let plane_words = if planes > 0 { dimensions.div_ceil(NUMBERS_PER_WORD) } else { 0 };
+        let plane_words = encoder.levels().plane_words(dimensions);
         let parts = encoder.levels().parts(dimensions).unwrap_or_default();
         let groups = rows.div_ceil(GROUP);
         // Groups of product codes are larger.
@@ -126,12 +127,24 @@ impl Codes {
         self.shifts.get(row).copied().unwrap_or_default()
     }
 
-    /// The bytes of a row: codes of 8 bits, or of 4 bits doubled.
+    /// The bytes of a row, one for each field: codes of 8 bits, or of 4 bits doubled.
     pub(super) fn bytes(&self, row: usize, is_8: bool, bytes: &mut Vec<u8>) {
         let high =
             self.high[row / GROUP * self.plane_words * GROUP..].iter().skip(row % GROUP).step_by(GROUP);
+        let high = high.take(self.plane_words);
+        if let Some(principal) = self.encoder.principal() {
+            let (mut first, mut second) = ([0; BYTES_MAX], [0; BYTES_MAX]);
+            let pairs = high.zip(self.low(row));
+            let places = first.as_chunks_mut().0.iter_mut().zip(second.as_chunks_mut().0);
+            for ((first, second), (high, low)) in places.zip(pairs) {
+                (*first, *second) = (high.to_le_bytes(), low.to_le_bytes());
+            }
+            let count = WORD_BYTES * self.plane_words;
+            principal.bytes(&first[..count], &second[..count], bytes);
+            return;
+        }
         bytes.clear();
-        for (place, high) in high.take(self.plane_words).enumerate() {
+        for (place, high) in high.enumerate() {
             let words = match is_8 {
                 true => {
                     let low = self.low[row * self.plane_words + place];

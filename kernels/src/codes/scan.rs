@@ -1,14 +1,15 @@
 //! Bounds of many rows for a block of queries, and the rows that may be among the nearest.
 //!
 //! Several queries: the codes of most bits, in integers, by the loops of `integer`; a row that passes there is bounded again
-//! in f64. Few queries: the first plane of 4 bits, as its bytes are fewest, with rows in the lanes; a row that passes is
-//! bounded by 8 bits at once. Product codes have loops of their own (`product`).
+//! in f64. Few queries: the first plane, as its bytes are fewest, with rows in the lanes; a row that passes is
+//! bounded by all bits at once. Product codes have loops of their own (`product`).
 
 use super::first_plane;
 use super::nearest::CodeNearest;
+use super::principal::SECOND_BITS;
 use super::product::ProductQueries;
 use super::query::{CodeQuery, WORDS};
-use super::{Codes, GROUP, Levels, NUMBERS_PER_WORD, SLACK, ZERO_4, ZERO_8};
+use super::{Codes, GROUP, Levels, SLACK};
 use crate::CodePath;
 use crate::lanes::{Lanes, Work, run};
 use crate::vector::VectorMeasure;
@@ -16,7 +17,7 @@ use crate::vector::integer::{
     BLOCK_ROWS, IntegerPath, NUMBERS_MAX, Panel, Rows, Sink, Weights, panels, scan,
 };
 
-/// Up to this many queries are bounded one by one, if there is a plane of 4 bits.
+/// Up to this many queries are bounded one by one, if there is a plane that bounds by itself.
 const SINGLE_MAX: usize = 3;
 
 /// Rows that the first plane bounds before the second one bounds any of them, if no range is known. More of them would take longer
@@ -32,6 +33,7 @@ pub struct CodeQueries {
     queries: Vec<CodeQuery>,
     /// Empty if the queries are bounded one by one.
     panels: Vec<Panel>,
+    /// Whether queries are bounded by both planes at once.
     is_8: bool,
     levels: Levels,
     /// The tables of queries for product codes.
@@ -52,8 +54,8 @@ impl CodeQueries {
             dimensions <= NUMBERS_MAX,
             "{dimensions} numbers of a row, of which there may be {NUMBERS_MAX}"
         );
-        let is_single = levels.has_4() && queries.len() <= SINGLE_MAX;
-        let is_8 = levels.has_8() && !is_single;
+        let is_single = levels.has_first() && queries.len() <= SINGLE_MAX;
+        let is_8 = levels.has_both() && !is_single;
         if let Some(codebook) = encoder.codebook() {
             let each = queries.iter().map(|query| CodeQuery::of_numbers(encoder, query));
             let (queries, moved) = each.unzip();
@@ -61,18 +63,18 @@ impl CodeQueries {
             return Self { path, integer, queries, panels: Vec::new(), is_8, levels, product };
         }
         let queries: Vec<CodeQuery> =
-            queries.iter().map(|query| CodeQuery::new(encoder, query, is_single)).collect();
-        let zero = if is_8 { ZERO_8 } else { ZERO_4 };
+            queries.iter().map(|query| CodeQuery::new(encoder, path, query, is_single)).collect();
+        let fields = queries.first().map_or(dimensions, |query| query.high.len());
         let weights: Vec<Weights<'_>> = queries
             .iter()
             .map(|query| Weights {
                 weights: &query.high,
-                offset: zero * query.sums[0] as i32,
+                offset: query.offset(is_8),
                 scale: query.scale as f32,
                 reach: query.reach(),
             })
             .collect();
-        let panels = if is_single { Vec::new() } else { panels(integer, dimensions, &weights) };
+        let panels = if is_single { Vec::new() } else { panels(integer, fields, &weights) };
         Self { path, integer, queries, panels, is_8, levels, product: None }
     }
 
@@ -88,7 +90,7 @@ impl CodeQueries {
 
     /// Whether the first plane bounds rows alone, before all bits do.
     pub fn has_two_levels(&self) -> bool {
-        self.panels.is_empty() && self.levels.has_8()
+        self.panels.is_empty() && self.levels.has_both()
     }
 
     /// The levels of the codes.
@@ -151,7 +153,7 @@ impl CodeQueries {
         nearest: &mut [CodeNearest],
     ) {
         let (mut block, mut limits, mut bytes) = (Rows::default(), Vec::new(), Vec::new());
-        let dimensions = codes.encoder().centre().len();
+        let fields = self.queries.first().map_or(0, |query| query.high.len());
         let has_norms = codes.encoder().measure() != VectorMeasure::InnerProduct;
         let mut first = rows.start;
         while first < rows.end {
@@ -167,7 +169,7 @@ impl CodeQueries {
                 block.factors.push((2.0 * f64::from(triple.inverse) * f64::from(triple.along)) as f32);
                 block.heights.push(triple.height);
                 codes.bytes(row, self.is_8, &mut bytes);
-                self.integer.pack(&bytes[..dimensions], &mut block.words);
+                self.integer.pack(&bytes[..fields], &mut block.words);
             }
             for panel in &self.panels {
                 let of_panel = panel.first..panel.first + panel.count;
@@ -224,26 +226,32 @@ fn bound(path: CodePath, codes: &Codes, query: &CodeQuery, row: usize, sum: i64,
     if lower > nearest.range() {
         return;
     }
-    if !codes.encoder().levels().has_8() {
+    if !codes.encoder().levels().has_both() {
         nearest.push(lower, upper, row as u32);
         return;
     }
     nearest.pass();
     // 8 bits are 16 times the first plane plus the second; the first one's sum is of its numbers doubled.
-    let sum = 8 * sum + run(path, SecondPlane { words: codes.low(row), weights: &query.by_place });
+    // Along directions, 2 bits and a half likewise.
+    let (words, weights) = (codes.low(row), &query.by_place[..]);
+    let second = match codes.encoder().principal() {
+        None => run(path, SecondPlane::<4> { words, weights }),
+        Some(_) => run(path, SecondPlane::<SECOND_BITS> { words, weights }),
+    };
+    let sum = 8 * sum + second;
     let triple = codes.triple(row, true);
     let (lower_8, upper_8) = query.bounds(query.along(sum, true, triple.inverse), triple, shift);
     nearest.push(lower.max(lower_8), upper.min(upper_8), row as u32);
 }
 
-/// The sum of products of a row's second plane with the whole numbers of a query.
-struct SecondPlane<'a> {
+/// The sum of products of a row's second plane, of so many bits a number, with the whole numbers of a query.
+struct SecondPlane<'a, const BITS: usize> {
     words: &'a [u32],
     /// For each place of a word, a number for each word.
-    weights: &'a [Vec<i32>; NUMBERS_PER_WORD],
+    weights: &'a [Vec<i32>],
 }
 
-impl Work for SecondPlane<'_> {
+impl<const BITS: usize> Work for SecondPlane<'_, BITS> {
     type Done = i64;
 
     // In plain loops, which the compiler vectorises for the path.
@@ -259,7 +267,7 @@ impl Work for SecondPlane<'_> {
             for (place, weights) in self.weights.iter().enumerate() {
                 let weights = &weights[first..first + WORDS];
                 for lane in 0..WORDS {
-                    sums[lane] += (words[lane] >> (4 * place) & 15) as i32 * weights[lane];
+                    sums[lane] += (words[lane] >> (BITS * place) & ((1 << BITS) - 1)) as i32 * weights[lane];
                 }
             }
             for sum in sums {

@@ -8,7 +8,11 @@ use crate::vector::inner_product;
 use crate::vector::integer::NUMBERS_MAX;
 use crate::vector::tests::{MEASURES, ranked, rows, wanted};
 
-const LEVELS: [Levels; 4] = [Levels::Sq4, Levels::Sq8, Levels::Planes, Levels::Product16];
+mod principal;
+
+const LEVELS: [Levels; 5] = [Levels::Sq4, Levels::Sq8, Levels::Planes, Levels::Pca, Levels::Product16];
+/// The most numbers of a row whose principal directions are found in a test.
+const TRAINED_MAX: usize = 129;
 
 fn encoder(measure: VectorMeasure, levels: Levels, rows: &[f32], dimensions: usize) -> Encoder {
     let mut centre = vec![0.0_f64; dimensions];
@@ -71,7 +75,8 @@ fn every_distance_lies_within_its_bounds() {
                             .collect(),
                         _ => (0..dimensions).map(|_| 50.0 * random.normal_f32()).collect(),
                     };
-                    let query_code = CodeQuery::new(codes.encoder(), &query, nth % 2 == 0);
+                    let query_code =
+                        CodeQuery::new(codes.encoder(), CodePath::detect(), &query, nth % 2 == 0);
                     for (row, numbers) in rows.chunks_exact(dimensions).enumerate() {
                         let distance = measure.between(&query, numbers);
                         for is_8 in [false, true] {
@@ -113,8 +118,9 @@ fn a_search_by_codes_finds_the_nearest_on_every_path_for_every_measure() {
                 for (queries, levels) in
                     [1, 2, 9, 70].into_iter().flat_map(|count| LEVELS.map(|levels| (count, levels)))
                 {
-                    // A codebook is trained on rows.
-                    if count == 0 && levels == Levels::Product16 {
+                    // A codebook is trained on rows; directions of long ones take long.
+                    let is_long = levels == Levels::Pca && dimensions > TRAINED_MAX;
+                    if is_long || count == 0 && levels == Levels::Product16 {
                         continue;
                     }
                     let (measure, k) = (MEASURES[random.idx(3)], 1 + random.idx(20));
@@ -160,7 +166,7 @@ fn any_codes_find_what_a_sort_finds() {
     while asked_queries < wanted_queries {
         let (dimensions, count) = (1 + random.idx(40), 1 + random.idx(200));
         let (measure, levels, path) =
-            (MEASURES[random.idx(3)], LEVELS[random.idx(3)], paths[random.idx(paths.len())]);
+            (MEASURES[random.idx(3)], LEVELS[random.idx(4)], paths[random.idx(paths.len())]);
         let rows = hard(&mut random, count, dimensions);
         let codes = codes(encoder(measure, levels, &rows, dimensions), &rows, dimensions);
         for _ in 0..4 {

@@ -74,7 +74,7 @@ pub static NEAREST_VECTORS: OperatorSpec = OperatorSpec {
             "codes",
             ParameterType::Path,
             Default::Absent,
-            "the codes of the vectors, made by `boxwork index --codes`; or planes, sq8, sq4, product16, product32 or product64: \
+            "the codes of the vectors, made by `boxwork index --codes`; or planes, sq8, pca, sq4, product16, product32 or product64: \
              codes of these levels are made in memory; auto: a file beside the store whose name ends in .codes.arrow, if one \
              fits; or none",
         ),
@@ -351,7 +351,7 @@ impl Search {
                 cx.count("rows bounded", pairs);
                 if queries.has_two_levels() {
                     let left = found.iter().map(CodeNearest::left_by_first_plane).sum();
-                    cx.count("left by 4 bits", left);
+                    cx.count(ranking::left_by_first(queries.levels()), left);
                 }
             }
             _ => cx.count("rows compared", pairs),

@@ -32,7 +32,8 @@ const BATCHES_PER_SLOT: u64 = 2;
 ///
 /// # Parameters
 /// `space`: the vectors and their distance: l2, ip or cosine. `levels`: `planes` keeps 8 bits a number in two planes of 4, `sq8`
-/// the 8 bits alone, `sq4` 4 bits; `product16`, `product32` and `product64` keep a byte for each of so many parts of a vector, by a
+/// the 8 bits alone, `sq4` 4 bits; `pca` 4 bits on average along the principal directions of 65,536 of the vectors, in two planes of
+/// 2, of up to 1024 numbers; `product16`, `product32` and `product64` keep a byte for each of so many parts of a vector, by a
 /// codebook that is trained on 65,536 of the vectors. `out`: the file to write.
 pub static WRITE_CODES: OperatorSpec = OperatorSpec {
     parameters: &[

@@ -64,7 +64,7 @@ class Boxwork(BaseANN):
 
 
 class BoxworkExact(Boxwork):
-    """All answers are exact. `levels` are the codes that exclude rows with certainty: none, planes, sq8, sq4, product16,
+    """All answers are exact. `levels` are the codes that exclude rows with certainty: none, planes, sq8, pca, sq4, product16,
     product32 or product64."""
 
     def __init__(self, metric, levels):

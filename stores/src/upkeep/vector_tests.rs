@@ -28,7 +28,7 @@ const ACT: &str = "BOXWORK_TEST_VECTORS_ACT";
 /// More steps than any act takes.
 const STEPS_MAX: usize = 200;
 /// Levels of codes, a file for each.
-const LEVELS: [Levels; 2] = [Levels::Planes, Levels::Product16];
+const LEVELS: [Levels; 3] = [Levels::Planes, Levels::Pca, Levels::Product16];
 const CODINGS: [Coding; 4] = [Coding::Rows, Coding::Product, Coding::Fast, Coding::Rabitq];
 
 fn at(folder: &Path, name: &str) -> PathBuf {

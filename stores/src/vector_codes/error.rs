@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use boxwork_kernels::codes::Encoder;
+use boxwork_kernels::codes::{Encoder, Levels};
 use boxwork_kernels::memory::MemoryRefused;
 
 use super::super::packed_file::PackedError;
@@ -61,6 +61,19 @@ pub enum CodesError {
     NoCodes {
         /// The measure of the space.
         measure: String,
+    },
+    /// The vectors have more numbers than these codes are for.
+    #[error(
+        "codes `{}` are of vectors of up to {} numbers, and those of `{}` have {dimensions}: make codes planes or product64",
+        levels.name(), levels.dimensions_max().unwrap_or_default(), store.display()
+    )]
+    TooLong {
+        /// The store.
+        store: PathBuf,
+        /// The numbers of a vector.
+        dimensions: usize,
+        /// The codes.
+        levels: Levels,
     },
     /// The store cannot be read.
     #[error(transparent)]

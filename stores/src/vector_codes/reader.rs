@@ -10,7 +10,8 @@ use boxwork_kernels::vector::VectorMeasure;
 use super::super::packed_file::{self, Last, MEASURE_KEY, PackedFile, numbers_of};
 use super::error::{command, of};
 use super::{
-    CENTRE_KEY, CODEBOOK_KEY, CodesError, CodesWriter, FORMAT, LEVELS_KEY, ROWS, schema, vectors_of, words_of,
+    CENTRE_KEY, CODEBOOK_KEY, CodesError, CodesWriter, FORMAT, LEVELS_KEY, PRINCIPAL_KEY, ROWS, schema,
+    vectors_of, words_of,
 };
 use crate::kinds::{Kind, Vectors};
 use crate::object_store::ObjectStore;
@@ -112,13 +113,16 @@ fn chain(path: &Path, space: &dyn Space) -> Result<Chain, CodesError> {
     let centre = finite(CENTRE_KEY).filter(|centre| centre.len() == dimensions);
     let centre = centre.ok_or_else(|| refused("is damaged: its centre does not fit the store".to_owned()))?;
     let encoder = match levels.parts(dimensions) {
+        None if levels == Levels::Pca => {
+            finite(PRINCIPAL_KEY).and_then(|numbers| Encoder::of_principal(measure, centre, numbers))
+        }
         None => Some(Encoder::new(measure, levels, centre)),
         Some(_) => {
             finite(CODEBOOK_KEY).and_then(|codebook| Encoder::of_codebook(measure, levels, centre, codebook))
         }
     };
-    let encoder =
-        encoder.ok_or_else(|| refused("is damaged: its codebook does not fit the store".to_owned()))?;
+    let damaged = || refused("is damaged: its codebook or its directions do not fit the store".to_owned());
+    let encoder = encoder.ok_or_else(damaged)?;
     let check = |file: &PackedFile, rows: u64| match *file.fields() == *schema(&encoder).fields() {
         true if file.rows(ROWS)? == rows => Ok(()),
         _ => Err(file.damaged("its columns", "they do not fit the store")),

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::super::nearest::CodeNearest;
 use super::super::query::{CodeQuery, HIGH};
-use super::super::{Codes, GROUP, SLACK, ZERO_4};
+use super::super::{Codes, GROUP, SLACK};
 use super::Words;
 use crate::vector::VectorMeasure;
 
@@ -73,7 +73,7 @@ pub(super) fn pass(
 #[target_feature(enable = "avx2,fma")]
 fn within(codes: &Codes, query: &CodeQuery, sums: [__m256i; 2], from: usize, limit: f32) -> u32 {
     let of = _mm256_set1_ps;
-    let zeros = query.sums.map(|sum| i64::from(ZERO_4) * sum);
+    let zeros = query.first_zeros;
     let part =
         |sum: __m256i, zero: i64| _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, _mm256_set1_epi32(zero as i32)));
     let sum = _mm256_fmadd_ps(part(sums[0], zeros[0]), of(HIGH as f32), part(sums[1], zeros[1]));

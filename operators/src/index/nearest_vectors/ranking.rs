@@ -100,10 +100,15 @@ impl Search {
     }
 }
 
+/// The name, in the statistics, of the rows that the first of two planes has left.
+pub(super) fn left_by_first(levels: Levels) -> &'static str {
+    if levels == Levels::Pca { "left by 2 bits" } else { "left by 4 bits" }
+}
+
 /// The name, in the statistics, of the rows that the last bounds have left.
 fn left_by(levels: Levels) -> &'static str {
     match levels {
-        Levels::Sq4 => "left by 4 bits",
+        Levels::Sq4 | Levels::Pca => "left by 4 bits",
         Levels::Sq8 | Levels::Planes => "left by 8 bits",
         Levels::Product16 | Levels::Product32 | Levels::Product64 => "left by product codes",
     }
