@@ -18,6 +18,8 @@ mod world;
 mod contest;
 #[path = "vector/flat.rs"]
 mod flat;
+#[path = "vector/levels.rs"]
+mod levels;
 #[path = "vector/kmeans.rs"]
 mod kmeans;
 #[path = "vector/lists.rs"]
@@ -44,6 +46,7 @@ what=generator  vectors made for measurements: are they as hard to search as the
 what=shares     rows that the bounds of each level of codes leave of the sample
 what=flat       1,000 queries by all f32 distances, and by codes: k=10,100
 what=single     one query at a time, by codes: singles=100
+what=levels     levels of codes in turns, for single queries and a block of them: codes=planes,pca singles=100
 what=u8         rows of bytes
 what=kmeans     clusters of all rows: clusters=4096 iterations=25
 what=lists      rows in lists: lists=1024,4096 probes=1,2,4,8,16,32,64
@@ -53,7 +56,7 @@ what=fastscan   codes of 4 bits, likewise, ranked by their rows
 what=graph      the neighbours of each row: graph_rows=100000
 what=hnsw       walks through a graph (HNSW) beside codes and lists, in builds with the feature graph: expansions=16,32,64,128,256
 what=encode     rows to codes, rows to the nearest of clusters=4096
-several, parted by commas; the default is all but hnsw and mapped.
+several, parted by commas; the default is all but levels, hnsw and mapped.
 rows=100000 queries=1000 dimensions=128 sample=FILE rounds=7 threads=1 peer=faiss results=FILE folder=FOLDER
 path=avx2       instructions of both sides at most: portable, avx2 or avx512";
 
@@ -73,6 +76,7 @@ fn main() {
         "folder",
         "k",
         "singles",
+        "codes",
         "clusters",
         "iterations",
         "lists",
@@ -107,6 +111,7 @@ fn main() {
         match what {
             "flat" => flat::flat(bench, &arguments),
             "single" => flat::single(bench, &arguments),
+            "levels" => levels::run(bench, &arguments),
             "u8" => flat::bytes(bench),
             "kmeans" => kmeans::run(bench, &arguments),
             "lists" => lists::of_rows(bench, &arguments),

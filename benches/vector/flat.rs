@@ -1,6 +1,8 @@
 //! `what=flat`, `what=single` and `what=u8`: exact search by all distances, by codes, and among bytes.
 
 use boxwork_kernels::codes::{CodeNearest, CodeQueries, Codes, Encoder, GROUP, Levels};
+use boxwork_kernels::pieces::one_by_one;
+use boxwork_kernels::product::SAMPLE_MAX;
 use boxwork_kernels::vector::{ByteQueries, Nearest, NumberType, VectorMeasure, VectorRef};
 
 use super::contest::{Bench, Limit, Other, Work, has_vnni, shared};
@@ -130,6 +132,11 @@ pub(super) fn bytes(bench: &Bench) {
 
 /// The codes of all rows, in two planes.
 pub(super) fn codes(bench: &Bench, measure: VectorMeasure) -> Codes {
+    codes_of(bench, measure, Levels::Planes)
+}
+
+/// The codes of all rows, trained on 65,536 of them.
+pub(super) fn codes_of(bench: &Bench, measure: VectorMeasure, levels: Levels) -> Codes {
     let World { dimensions, rows, .. } = &bench.world;
     let mut sums = vec![0.0f64; *dimensions];
     for row in rows.chunks_exact(*dimensions) {
@@ -137,7 +144,10 @@ pub(super) fn codes(bench: &Bench, measure: VectorMeasure) -> Codes {
     }
     let count = bench.world.count();
     let centre = sums.into_iter().map(|sum| (sum / count as f64) as f32).collect();
-    let encoder = Encoder::new(measure, Levels::Planes, centre);
+    let apart = count.div_ceil(SAMPLE_MAX).max(1);
+    let sample: Vec<f32> = rows.chunks_exact(*dimensions).step_by(apart).flatten().copied().collect();
+    let trained = Encoder::trained(measure, levels, centre, &sample, bench.path, &mut one_by_one());
+    let encoder = trained.expect("memory for the training").expect("nothing cancels it");
     let mut codes = Codes::new(encoder.clone(), count);
     let mut words = Vec::new();
     for rows in rows.chunks(ROWS_AT_ONCE * dimensions) {
