@@ -231,8 +231,8 @@ impl Principal {
         let each = each.zip(out.chunks_exact_mut(count));
         for (place, ((masks, factors), out)) in each.enumerate() {
             for byte in 0..count {
-                let high = (u16::from(first[byte] & masks[byte]) * factors[byte] >> 8) as u8;
-                out[byte] = high | (second[byte] >> (SECOND_BITS * place) & 3) << 1 | 1;
+                let high = ((u16::from(first[byte] & masks[byte]) * factors[byte]) >> 8) as u8;
+                out[byte] = high | (((second[byte] >> (SECOND_BITS * place)) & 3) << 1) | 1;
             }
         }
     }

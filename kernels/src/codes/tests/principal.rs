@@ -176,7 +176,7 @@ fn directions_of_larger_variances_have_more_bits_and_constant_ones_none() {
     let numbers = principal.numbers();
     let (steps, bits) = numbers[dimensions * dimensions..].split_at(dimensions);
     let of_all = bits.iter().sum::<f32>();
-    assert!(of_all >= 2.0 * 47.0 && of_all <= 2.0 * 48.0, "{of_all} bits");
+    assert!((2.0 * 47.0..=2.0 * 48.0).contains(&of_all), "{of_all} bits");
     assert!(bits[0] >= 3.0 && bits[40] <= 1.0, "{bits:?}");
     assert!(steps[46] > 0.0 && steps[47] == 0.0 && bits[47] == 0.0, "{steps:?}");
     assert_eq!(Principal::of_numbers(dimensions, numbers.clone()).unwrap().numbers(), numbers);
