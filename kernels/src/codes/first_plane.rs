@@ -27,13 +27,13 @@ use crate::vector::integer::IntegerPath;
 /// Gives out a row with its sum.
 pub(super) type Give<'a> = dyn FnMut(usize, i64, &mut CodeNearest) + 'a;
 
-/// Words of a query for the bytes of a plane's words: four weights each. Those of numbers lie by word; those of fields by their
-/// place in a byte, then by word.
+/// Words of a query for the bytes of a plane's words: four weights each.
 struct Words {
     high: Vec<i32>,
     low: Vec<i32>,
-    /// The bits of the fields of the same bytes; none for numbers of 4 bits.
-    masks: Vec<i32>,
+    /// For each word of rows in fields, and each place in its bytes: the bits of the fields, and the words of high and low weights;
+    /// nothing for numbers of 4 bits.
+    fields: Vec<[[i32; 3]; FIELDS]>,
 }
 
 /// Scans rows, from the first of a group on.
@@ -54,11 +54,17 @@ pub(super) fn scan(
         0 => query.high.len().div_ceil(NUMBERS_PER_WORD) * (NUMBERS_PER_WORD / WORD_BYTES),
         count => count,
     };
-    let words = Words {
-        high: (0..count).map(|place| word(&query.high, place)).collect(),
-        low: (0..count).map(|place| word(&query.low, place)).collect(),
-        masks: masks.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect(),
+    let high: Vec<i32> = (0..count).map(|place| word(&query.high, place)).collect();
+    let low: Vec<i32> = (0..count).map(|place| word(&query.low, place)).collect();
+    let plane_words = masks.len() / FIELDS;
+    let of_word = |word: usize| {
+        std::array::from_fn(|place| {
+            let at = place * plane_words + word;
+            [i32::from_le_bytes(masks[at]), high[at], low[at]]
+        })
     };
+    let fields = (0..plane_words).map(of_word).collect();
+    let words = Words { high, low, fields };
     let integer = IntegerPath::of(path);
     for group in rows.start / GROUP..rows.end.div_ceil(GROUP) {
         let mut sums = [[0_i32; GROUP]; 2];
@@ -68,11 +74,11 @@ pub(super) fn scan(
             // SAFETY: the path says that the machine has the instructions.
             IntegerPath::Vnni => mask = unsafe { vnni(codes, query, &words, group, nearest, &mut sums) },
             #[cfg(target_arch = "x86_64")]
-            IntegerPath::Avx2 if words.masks.is_empty() => {
+            IntegerPath::Avx2 if words.fields.is_empty() => {
                 // SAFETY: as above.
                 mask = unsafe { avx2::pass(codes, query, &words, group, nearest, &mut sums) };
             }
-            _ if words.masks.is_empty() => plain(codes.group(group), &words, &mut sums),
+            _ if words.fields.is_empty() => plain(codes.group(group), &words, &mut sums),
             _ => plain_fields(codes.group(group), &words, &mut sums),
         }
         let upto = rows.end - group * GROUP;
@@ -107,10 +113,12 @@ fn plain(group: &[u32], words: &Words, sums: &mut [[i32; GROUP]; 2]) {
 }
 
 fn plain_fields(group: &[u32], words: &Words, sums: &mut [[i32; GROUP]; 2]) {
-    let rows = group.as_chunks::<GROUP>().0;
-    for (place, mask) in words.masks.iter().enumerate() {
-        let masked = rows[place % rows.len()].map(|word| word & mask.cast_unsigned());
-        let pair = [&words.high, &words.low].map(|words| words[place].to_le_bytes());
+    let all = group.as_chunks::<GROUP>().0.iter().zip(&words.fields);
+    for (rows, [mask, high, low]) in
+        all.flat_map(|(rows, fields)| fields.iter().map(move |field| (rows, *field)))
+    {
+        let masked = rows.map(|word| word & mask.cast_unsigned());
+        let pair = [high, low].map(i32::to_le_bytes);
         for byte in 0..WORD_BYTES {
             let weights = pair.map(|bytes| i32::from(bytes[byte].cast_signed()));
             for lane in 0..GROUP {
@@ -149,28 +157,21 @@ fn numbers_vnni(group: &[u32], words: &Words) -> (__m512i, __m512i) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn fields_vnni(group: &[u32], words: &Words) -> (__m512i, __m512i) {
-    let groups = group.as_chunks::<GROUP>().0;
-    // One slice of each list for each place in a byte, all as long, so that the loop checks no bounds.
-    let count = groups.len();
-    let lists: [[&[i32]; 3]; FIELDS] = std::array::from_fn(|place| {
-        [&words.masks, &words.high, &words.low].map(|list| &list[place * count..][..count])
-    });
     let zero = _mm512_setzero_si512();
     let (mut high, mut low) = ([zero; FIELDS], [zero; FIELDS]);
-    for (word, rows) in groups.iter().enumerate() {
+    for (rows, fields) in group.as_chunks::<GROUP>().0.iter().zip(&words.fields) {
         // SAFETY: the words are as many as a vector has.
         let rows = unsafe { _mm512_loadu_si512(rows.as_ptr().cast()) };
         for place in 0..FIELDS {
-            let [masks, highs, lows] = lists[place];
-            let numbers = _mm512_and_si512(rows, _mm512_set1_epi32(masks[word]));
-            high[place] = _mm512_dpbusd_epi32(high[place], numbers, _mm512_set1_epi32(highs[word]));
-            low[place] = _mm512_dpbusd_epi32(low[place], numbers, _mm512_set1_epi32(lows[word]));
+            let [mask, upper, lower] = fields[place];
+            let numbers = _mm512_and_si512(rows, _mm512_set1_epi32(mask));
+            high[place] = _mm512_dpbusd_epi32(high[place], numbers, _mm512_set1_epi32(upper));
+            low[place] = _mm512_dpbusd_epi32(low[place], numbers, _mm512_set1_epi32(lower));
         }
     }
-    let sum = |sums: [__m512i; FIELDS]| {
-        _mm512_add_epi32(_mm512_add_epi32(sums[0], sums[1]), _mm512_add_epi32(sums[2], sums[3]))
-    };
-    (sum(high), sum(low))
+    let high = [_mm512_add_epi32(high[0], high[1]), _mm512_add_epi32(high[2], high[3])];
+    let low = [_mm512_add_epi32(low[0], low[1]), _mm512_add_epi32(low[2], low[3])];
+    (_mm512_add_epi32(high[0], high[1]), _mm512_add_epi32(low[0], low[1]))
 }
 
 /// The sums of a group, and the rows that pass.
@@ -184,7 +185,7 @@ fn vnni(
     nearest: &CodeNearest,
     sums: &mut [[i32; GROUP]; 2],
 ) -> u32 {
-    let (high, low) = match words.masks.is_empty() {
+    let (high, low) = match words.fields.is_empty() {
         true => numbers_vnni(codes.group(group), words),
         false => fields_vnni(codes.group(group), words),
     };

@@ -262,7 +262,10 @@ impl<const BITS: usize> Work for SecondPlane<'_, BITS> {
         while first < self.words.len() {
             let mut words = [0; WORDS];
             let known = WORDS.min(self.words.len() - first);
-            words[..known].copy_from_slice(&self.words[first..first + known]);
+            match self.words[first..].first_chunk() {
+                Some(all) => words = *all,
+                None => words[..known].copy_from_slice(&self.words[first..]),
+            }
             let mut sums = [0_i32; WORDS];
             for (place, weights) in self.weights.iter().enumerate() {
                 let weights = &weights[first..first + WORDS];
