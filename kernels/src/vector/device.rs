@@ -49,13 +49,19 @@ pub fn constants(products: Products) -> Vec<(&'static str, String)> {
         constants.push(("UNITS", "1".to_owned()));
         return constants;
     };
+    constants.extend(number_constants(numbers));
+    constants
+}
+
+/// The constants that name a type of numbers.
+pub(super) fn number_constants(numbers: NumberType) -> Vec<(&'static str, String)> {
     let number = match numbers {
         NumberType::F32 => "float",
         NumberType::F16 => "half",
         NumberType::U8 => "uchar",
         NumberType::I8 => "char",
     };
-    constants.push(("NUMBER", number.to_owned()));
+    let mut constants = vec![("NUMBER", number.to_owned())];
     if numbers == NumberType::F16 {
         constants.push(("HALVES", "1".to_owned()));
     }

@@ -3,6 +3,7 @@
 //! Invariant: the kernel computes only sums and products of doubles, in the order of the reference, and a device rounds these as
 //! IEEE 754 does. So a distance has the bits of [`VectorMeasure::between`].
 
+use super::device::number_constants;
 use super::measure::{LANES, VectorMeasure};
 use crate::numbers::NumberType;
 
@@ -17,22 +18,13 @@ pub const ITEMS: usize = 256;
 
 /// The constants to compile the source with, for rows of a type of numbers in a buffer.
 pub fn constants(measure: VectorMeasure, numbers: NumberType, rows: &str) -> Vec<(&'static str, String)> {
-    let number = match numbers {
-        NumberType::F32 => "float",
-        NumberType::F16 => "half",
-        NumberType::U8 => "uchar",
-        NumberType::I8 => "char",
-    };
     let mut constants = vec![
         ("ITEMS", ITEMS.to_string()),
         ("SHARING", LANES.to_string()),
         ("SUMS", sums(measure).to_string()),
-        ("NUMBER", number.to_owned()),
         ("ROWS", rows.to_owned()),
     ];
-    if numbers == NumberType::F16 {
-        constants.push(("HALVES", "1".to_owned()));
-    }
+    constants.extend(number_constants(numbers));
     if measure == VectorMeasure::L2 {
         constants.push(("DIFFERENCES", "1".to_owned()));
     }

@@ -210,23 +210,22 @@ static VECTORS: [KernelSpec; 3] = [
     },
 ];
 
-/// The kernel that sums up f64 distances of rows in a buffer.
-const fn exact_sums(rows: &'static [(&'static str, Argument)]) -> [KernelSpec; 1] {
-    [KernelSpec { name: vector_sums::KERNEL, arguments: rows }]
-}
-
+/// The kernel that sums up f64 distances of rows in a buffer of this name.
 macro_rules! sums_of {
     ($rows:literal) => {
-        exact_sums(&[
-            ($rows, Argument::Buffer),
-            ("stride", Argument::Value(4)),
-            ("wide_queries", Argument::Buffer),
-            ("dimensions", Argument::Value(4)),
-            ("found", Argument::Buffer),
-            ("most", Argument::Value(4)),
-            ("counts", Argument::Buffer),
-            ("sums", Argument::Buffer),
-        ])
+        [KernelSpec {
+            name: vector_sums::KERNEL,
+            arguments: &[
+                ($rows, Argument::Buffer),
+                ("stride", Argument::Value(4)),
+                ("wide_queries", Argument::Buffer),
+                ("dimensions", Argument::Value(4)),
+                ("found", Argument::Buffer),
+                ("most", Argument::Value(4)),
+                ("counts", Argument::Buffer),
+                ("sums", Argument::Buffer),
+            ],
+        }]
     };
 }
 

@@ -1,4 +1,4 @@
-//! What the panels of lists hold, where it lies in their files.
+//! The content of the panels of lists, where it lies in their files.
 //!
 //! A batch of panels is checked when a query first looks into one of its lists: its checksum, its ids, and that its numbers are those
 //! of vectors. Its columns are then slices of the map of its file, of which the system keeps in memory what it has room for. In
@@ -23,7 +23,7 @@ use super::layout::{Columns, beside_of};
 use super::{Coding, Quantizers};
 use crate::store::Store;
 
-/// What all lists hold.
+/// The content of all lists.
 #[derive(Debug)]
 pub(super) struct Held {
     dimensions: usize,
@@ -56,7 +56,7 @@ pub(super) struct HeldFile {
 pub(super) struct Batch {
     ids: ScalarBuffer<u64>,
     held: Numbers,
-    /// Of vectors, half the squared norm of each, or 0 for ip and cosine, infinite where there is none; of directions, their squares.
+    /// Numbers beside each vector: half its squared norm, or 0 for ip and cosine, infinite where there is none; for a direction, its square.
     beside: ScalarBuffer<f32>,
     /// The scales of directions.
     scales: ScalarBuffer<f32>,
@@ -294,7 +294,7 @@ impl Held {
         are_sound.then_some(batch)
     }
 
-    /// What a scan needs of some vectors beside their numbers, and the length of the longest.
+    /// The numbers that a scan needs beside those of some vectors, and the length of the longest.
     fn halves(&self, numbers: VectorRef<'_>, counts: &[usize]) -> (Vec<f32>, f64) {
         let (mut halves, mut norm, mut wide) =
             (Vec::with_capacity(counts.len() * PANEL), 0.0_f64, Vec::new());

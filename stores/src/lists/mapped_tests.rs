@@ -374,7 +374,7 @@ fn damage_behind_sound_checksums_is_refused_or_scanned_without_a_panic() {
             let mut sound = whole.clone();
             seal_all(&mut sound);
             assert!(sound == whole, "nothing to put right");
-            // Where the footer begins.
+            // The footer begins here.
             let end = whole.len()
                 - 10
                 - u32::from_le_bytes(*whole[whole.len() - 10..].first_chunk().unwrap()) as usize;

@@ -189,7 +189,7 @@ fn batch(
                     bits,
                 ));
                 for (factor, column) in beside.iter_mut().enumerate() {
-                    // Of inner products no square is taken.
+                    // Inner products take no square.
                     let is_left_out = factor == 0 && measure == VectorMeasure::InnerProduct;
                     let number = |(_, factors): (&[u8], &[u8])| match factors[factor * 4..].first_chunk() {
                         Some(bytes) if !is_left_out => f32::from_le_bytes(*bytes),

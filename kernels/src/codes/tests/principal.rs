@@ -191,7 +191,7 @@ fn directions_of_larger_variances_have_more_bits_and_constant_ones_none() {
     assert!(Principal::of_numbers(dimensions, numbers).is_none(), "more than 8 bits of a byte");
 }
 
-/// Of the most numbers, with weights and codes at their ends: sums fit 32 bits.
+/// Sums of the most numbers fit 32 bits, with weights and codes at their ends.
 #[test]
 fn sums_of_the_most_directions_fit() {
     let dimensions = DIMENSIONS_MAX;

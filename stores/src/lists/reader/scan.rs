@@ -18,7 +18,7 @@ use crate::lists::held::{HeldPanels, leave_out, part_of, widened};
 #[derive(Debug)]
 pub struct ListQueries {
     vectors: Vec<f32>,
-    /// The same as the codebook takes them; empty if there is no rotation.
+    /// The vectors as the codebook takes them; empty if there is no rotation.
     turned: Vec<f32>,
     /// The part of the tables of each query that does not depend on a list; empty if there are no codes, or it would be large.
     products: Vec<f32>,
