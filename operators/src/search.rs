@@ -1,6 +1,7 @@
 //! From queries to the nearest objects.
 
 pub(crate) mod queries;
+pub(crate) mod answers;
 pub mod query_objects;
 pub(crate) mod subset;
 pub(crate) mod read_query;

@@ -7,13 +7,12 @@ use boxwork_kernels::metric_index::{Answer, IndexedObjects, MetricIndex, MetricI
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Operator, Out, Pushed, Resource};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
 
-use crate::columns::{self, distances_envelope};
+use crate::columns;
 use crate::resources;
+use crate::search::answers::Answers;
 use crate::search::queries::{Queries, Query};
 use boxwork_stores::space::Space;
 
-/// The most rows of an envelope.
-const ENVELOPE_ROWS: usize = 4096;
 /// Queries that one firing answers, side by side.
 const QUERIES_PER_FIRING: usize = 8;
 
@@ -107,8 +106,7 @@ pub(crate) fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         range: bind.get_number("range").unwrap_or(f64::INFINITY),
         queries: None,
         next: 0,
-        rows: Vec::new(),
-        sent: 0,
+        answers: Answers::default(),
     }))
 }
 
@@ -120,8 +118,7 @@ struct MetricSearch {
     /// The next query to answer.
     next: usize,
     /// Answers not sent yet.
-    rows: Vec<(u32, u64, f64)>,
-    sent: usize,
+    answers: Answers,
 }
 
 impl Operator for MetricSearch {
@@ -130,16 +127,10 @@ impl Operator for MetricSearch {
             self.queries = Some(Queries::of_side(cx, QUERIES, &self.shared.space)?);
         }
         let Some(queries) = &self.queries else { return Ok(Flow::Done) };
-        while self.sent < self.rows.len() {
-            if !cx.has_room(NEAREST) {
-                return Ok(Flow::Wait);
-            }
-            let upto = self.rows.len().min(self.sent + ENVELOPE_ROWS);
-            let envelope = distances_envelope(&self.rows[self.sent..upto])?;
-            self.sent = upto;
-            if cx.push(NEAREST, envelope)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
+        match self.answers.send(cx, NEAREST)? {
+            Some(Pushed::Sent) => (),
+            Some(Pushed::Closed) => return Ok(Flow::Done),
+            None => return Ok(Flow::Wait),
         }
         if self.next == queries.len() || cx.is_cancelled() {
             return Ok(Flow::Done);
@@ -152,14 +143,14 @@ impl Operator for MetricSearch {
                 answer[0] = Some(self.answer(queries[idx], &cancelled));
             });
         });
-        (self.rows, self.sent) = (Vec::new(), 0);
+        let (store, mut found) = (self.shared.space.store(), Vec::with_capacity(queries.len()));
         for (query, answer) in queries.iter().zip(answers) {
             let Some(answer) = answer else { continue };
-            let found = answer?.objects.into_iter();
-            let store = self.shared.space.store();
-            let row = |(distance, place)| (query.number, store.nth(u64::from(place)), distance);
-            self.rows.extend(found.map(row));
+            let objects = answer?.objects.into_iter();
+            let objects = objects.map(|(distance, place)| (distance, store.nth(u64::from(place))));
+            found.push((query.number, objects.collect()));
         }
+        self.answers = Answers::new(found);
         self.next += queries.len();
         cx.progress(self.next as u64, self.queries.as_ref().map_or(0, Queries::len) as u64);
         Ok(Flow::More)

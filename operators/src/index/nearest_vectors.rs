@@ -11,7 +11,7 @@ mod ranking;
 mod source;
 pub(super) mod on_device;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,18 +34,16 @@ use boxwork_stores::vector_codes::vectors_of;
 use self::on_device::{Chunks, DEVICE_ROWS_MIN, Sized, VectorScan};
 use self::source::Source;
 use super::metric_search::{INPUTS as QUERIES, OUTPUTS};
-use crate::columns::distances_envelope;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
 use crate::resources::{self, SPACE, check_range, device_parameter, get_range, range_parameter};
+use crate::search::answers::Answers;
 use crate::search::queries::{K, Queries};
 use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
 const INPUTS: &[In] = &[QUERIES[0], first::CANDIDATES];
 /// Rows of a piece of work: a multiple of a group of codes.
 const PIECE_ROWS: u64 = 16_384;
-/// Rows of an envelope at most.
-const ENVELOPE_ROWS: usize = 4096;
 
 /// Finds the nearest vectors of a block of queries.
 ///
@@ -142,8 +140,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         plan: None,
         slots: bind.slots() as u64,
         search: None,
-        rows: Vec::new(),
-        sent: 0,
+        answers: VecDeque::new(),
     }))
 }
 
@@ -161,8 +158,7 @@ struct NearestVectors {
     slots: u64,
     search: Option<Search>,
     /// Answers to send.
-    rows: Vec<(u32, u64, f64)>,
-    sent: usize,
+    answers: VecDeque<Answers>,
 }
 
 /// A request under way.
@@ -180,12 +176,9 @@ struct Search {
     ranked: usize,
     /// Distances of candidates that were computed before the first row was bounded.
     ranked_first: u64,
-    /// Answers that come before those of earlier queries: by the first query, their number and their rows.
-    early: BTreeMap<usize, (usize, Rows)>,
+    /// Answers that come before those of earlier queries: by the first query, the number of queries and their answers.
+    early: BTreeMap<usize, (usize, Answers)>,
 }
-
-/// Answers: queries, ids and distances.
-type Rows = Vec<(u32, u64, f64)>;
 
 /// Queries packed for the way in which rows are bounded.
 enum Packed {
@@ -215,7 +208,7 @@ impl Operator for NearestVectors {
         }
         if search.on_devices.is_some() {
             let flow = search.process_on_devices(cx, &self.shared, (self.k, self.range))?;
-            self.rows.extend(search.in_order());
+            self.answers.extend(search.in_order());
             if flow == Flow::Done && !cx.is_cancelled() {
                 search.on_devices = None;
                 return Ok(Flow::More);
@@ -236,7 +229,7 @@ impl Operator for NearestVectors {
             let lefts = search.take_left();
             let found = search.rank(cx, &self.shared, 0, lefts, (self.k, self.range))?;
             search.ranked = search.queries.len();
-            self.rows.extend(found);
+            self.answers.push_back(found);
             return Ok(Flow::More);
         }
         Ok(match self.send(cx)? {
@@ -249,19 +242,12 @@ impl Operator for NearestVectors {
 impl NearestVectors {
     /// Sends the answers that are there; nothing if some wait for room.
     fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<Pushed>, BoxError> {
-        while self.sent < self.rows.len() {
-            if !cx.has_room(OUTPUTS[0]) {
-                return Ok(None);
-            }
-            let upto = self.rows.len().min(self.sent + ENVELOPE_ROWS);
-            let envelope = distances_envelope(&self.rows[self.sent..upto])?;
-            self.sent = upto;
-            if cx.push(OUTPUTS[0], envelope)? == Pushed::Closed {
-                return Ok(Some(Pushed::Closed));
-            }
+        while let Some(answers) = self.answers.front_mut() {
+            match answers.send(cx, OUTPUTS[0])? {
+                Some(Pushed::Sent) => self.answers.pop_front(),
+                other => return Ok(other),
+            };
         }
-        self.rows.clear();
-        self.sent = 0;
         Ok(Some(Pushed::Sent))
     }
 

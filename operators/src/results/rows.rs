@@ -5,23 +5,30 @@
 use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow_schema::Metadata;
-use arrow_select::concat::concat;
-use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Operator, OutputWriter};
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
+use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Operator, OutputWriter, Pushed};
 use boxwork_stores::store::Store;
 use boxwork_stores::store_error::StoreError;
 
+use crate::columns::distances_envelope;
 use crate::resources;
 use crate::results::looked::Looked;
-use crate::results::sink::{Collected, RESULTS};
+use crate::results::sink::{Collected, RESULTS, order};
 
-/// The sink of any format if the request's caller takes the results: rows of [`columns::answers`], in one batch.
+/// The most rows of a batch that is made of smaller envelopes.
+const BATCH_ROWS: usize = 4096;
+/// From so many rows on an envelope becomes a batch as it is.
+const LARGE_ROWS: usize = 2048;
+
+/// The sink of any format if the request's caller takes the results: rows of [`columns::answers`](crate::columns::answers).
+///
+/// Few results are one batch. Of many, a query's rows may go on in the next batch.
 pub(crate) struct RowSink {
     store: Arc<dyn Store>,
     output: OutputWriter,
-    collected: Collected,
+    pieces: Vec<Piece>,
     looked: Option<Looked>,
 }
 
@@ -31,61 +38,104 @@ impl RowSink {
         let Some(output) = bind.take_output()? else { return Ok(None) };
         let store = resources::store(bind)?;
         let looked = Looked::of(bind)?;
-        Ok(Some(Box::new(Self { store, output, collected: Collected::default(), looked })))
+        Ok(Some(Box::new(Self { store, output, pieces: Vec::new(), looked })))
     }
 }
 
 impl Operator for RowSink {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        let first = self.pieces.len();
         while let Some(envelope) = cx.take(RESULTS) {
-            self.collected.add(&envelope)?;
+            self.pieces.push(Piece { envelope, names: None });
         }
         if !cx.is_ended(RESULTS) {
+            // Slots gather these names while the boxes before this one go on.
+            gather(cx, self.pieces[first..].iter_mut().filter(|piece| piece.is_large()), &*self.store)?;
             return Ok(Flow::Wait);
         }
-        let rows = std::mem::take(&mut self.collected).sorted();
-        let mut parts: Vec<Part<'_>> =
-            rows.chunks(PART_ROWS).map(|rows| Part { rows, names: None }).collect();
+        let mut pieces = in_order(std::mem::take(&mut self.pieces))?;
+        gather(cx, pieces.iter_mut(), &*self.store)?;
         let (store, writer, looked) = (&*self.store, &mut self.output.writer, self.looked);
-        cx.inside(|inside| {
-            let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
-                let parts = parts.iter_mut().filter(|part| !cancelled() && part.is_in(store));
-                parts.for_each(|part| part.names = Some(part.names(store)));
-            });
-        });
         cx.detached(CALLER, || {
-            let rows = rows_of(&rows, parts, store)?;
-            writer.write(match looked {
-                None => rows,
-                Some(looked) => with_metadata(&rows, looked)?,
-            })?;
+            let mut last = None;
+            for piece in pieces {
+                let rows = piece.into_rows(&mut last, store)?;
+                let rows = match looked {
+                    None => rows,
+                    Some(looked) => with_metadata(&rows, looked)?,
+                };
+                if writer.write(rows)? == Pushed::Closed {
+                    break;
+                }
+            }
             writer.finish()
         })??;
         Ok(Flow::Done)
     }
 }
 
-/// Rows whose names a slot gathers at a time: they lie all over the store.
-const PART_ROWS: usize = 4096;
-
-/// Some rows, and their names once they are gathered.
-struct Part<'a> {
-    rows: &'a [(u32, f64, u64)],
+/// Rows of a batch: an envelope of distances, and the names of its objects once they are gathered.
+struct Piece {
+    envelope: Envelope,
     names: Option<Result<StringArray, StoreError>>,
 }
 
-impl Part<'_> {
-    /// Whether the store has them in memory.
-    fn is_in(&self, store: &dyn Store) -> bool {
-        store.is_in(&self.rows.iter().map(|row| row.2).collect::<Vec<_>>())
+impl Piece {
+    fn is_large(&self) -> bool {
+        self.envelope.rows() >= LARGE_ROWS
     }
 
-    fn names(&self, store: &dyn Store) -> Result<StringArray, StoreError> {
-        let mut names = StringBuilder::with_capacity(self.rows.len(), 8 * self.rows.len());
-        store.names(&mut self.rows.iter().map(|row| row.2), &mut |name| names.append_value(name))?;
-        Ok(names.finish())
+    /// The rows as the caller gets them. `last` is the last row's query and its rank. Names that no slot has gathered are read.
+    fn into_rows(self, last: &mut Option<(u32, u32)>, store: &dyn Store) -> Result<RecordBatch, BoxError> {
+        let envelope = &self.envelope;
+        let ranks = envelope.u32s("query")?.iter().map(|query| {
+            let rank = last.filter(|(before, _)| before == query).map_or(1, |(_, rank)| rank + 1);
+            *last = Some((*query, rank));
+            rank
+        });
+        let ranks = UInt32Array::from_iter_values(ranks);
+        let names = match self.names {
+            Some(names) => names?,
+            None => names_of(envelope.u64s("id")?, store)?,
+        };
+        let column = |name| envelope.column(name).map(Arc::clone);
+        let columns: [(&str, ArrayRef); 5] = [
+            ("query", column("query")?),
+            ("rank", Arc::new(ranks)),
+            ("id", column("id")?),
+            ("name", Arc::new(names)),
+            ("distance", column("distance")?),
+        ];
+        Ok(RecordBatch::try_from_iter(columns)?)
     }
+}
+
+/// Gathers the names of pieces that have none, those that the store has in memory, side by side: they lie all over the store.
+fn gather<'a>(
+    cx: &mut Context<'_>,
+    pieces: impl Iterator<Item = &'a mut Piece>,
+    store: &dyn Store,
+) -> Result<(), EnvelopeError> {
+    let mut without = Vec::new();
+    for Piece { envelope, names } in pieces.filter(|piece| piece.names.is_none()) {
+        without.push((envelope.u64s("id")?, names));
+    }
+    cx.inside(|inside| {
+        let cancelled = inside.cancelled();
+        inside.for_each_chunk_of(&mut without, 1, |_, without| {
+            for (ids, names) in without.iter_mut().filter(|(ids, _)| !cancelled() && store.is_in(ids)) {
+                **names = Some(names_of(ids, store));
+            }
+        });
+    });
+    Ok(())
+}
+
+/// The names of some objects.
+fn names_of(ids: &[u64], store: &dyn Store) -> Result<StringArray, StoreError> {
+    let mut names = StringBuilder::with_capacity(ids.len(), 8 * ids.len());
+    store.names(&mut ids.iter().copied(), &mut |name| names.append_value(name))?;
+    Ok(names.finish())
 }
 
 /// The rows of an approximate search, whose schema says what was looked at: `boxwork.exact` is false, and so on.
@@ -94,58 +144,115 @@ fn with_metadata(rows: &RecordBatch, looked: Looked) -> Result<RecordBatch, BoxE
     Ok(RecordBatch::try_new(Arc::new(schema), rows.columns().to_vec())?)
 }
 
-/// Sorted answers as rows of [`columns::answers`]. Names that no slot has gathered are read.
-fn rows_of(
-    rows: &[(u32, f64, u64)],
-    parts: Vec<Part<'_>>,
-    store: &dyn Store,
-) -> Result<RecordBatch, BoxError> {
-    let ranks = rows.chunk_by(|a, b| a.0 == b.0).flat_map(|of_query| 1..=of_query.len() as u32);
-    let names = parts.into_iter().map(|mut part| match part.names.take() {
-        Some(names) => names,
-        None => part.names(store),
-    });
-    let names = names.collect::<Result<Vec<_>, _>>()?;
-    let names = match names.as_slice() {
-        [] => StringArray::from(Vec::<&str>::new()),
-        some => concat(&some.iter().map(|part| part as &dyn Array).collect::<Vec<_>>())?.as_string().clone(),
-    };
-    let columns: [(&str, ArrayRef); 5] = [
-        ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
-        ("rank", Arc::new(UInt32Array::from_iter_values(ranks))),
-        ("id", Arc::new(UInt64Array::from_iter_values(rows.iter().map(|row| row.2)))),
-        ("name", Arc::new(names)),
-        ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.1)))),
-    ];
-    Ok(RecordBatch::try_from_iter(columns)?)
+/// Pieces with all rows in order: at least one, and all but the last large.
+fn in_order(pieces: Vec<Piece>) -> Result<Vec<Piece>, BoxError> {
+    if are_in_order(&pieces)? {
+        return Ok(pieces);
+    }
+    let mut collected = Collected::default();
+    pieces.iter().try_for_each(|piece| collected.add(&piece.envelope))?;
+    let rows: Vec<_> =
+        collected.sorted().into_iter().map(|(query, distance, id)| (query, id, distance)).collect();
+    let piece = |rows: &[_]| Ok(Piece { envelope: distances_envelope(rows)?, names: None });
+    match rows.is_empty() {
+        true => Ok(vec![piece(&[])?]),
+        false => rows.chunks(BATCH_ROWS).map(piece).collect(),
+    }
+}
+
+/// Whether all pieces but the last are large, and their rows in order.
+fn are_in_order(pieces: &[Piece]) -> Result<bool, EnvelopeError> {
+    let [all_but_last @ .., _] = pieces else { return Ok(false) };
+    if !all_but_last.iter().all(Piece::is_large) {
+        return Ok(false);
+    }
+    let mut last = None;
+    for Piece { envelope, .. } in pieces {
+        let (queries, ids) = (envelope.u32s("query")?, envelope.u64s("id")?);
+        for ((query, id), distance) in queries.iter().zip(ids).zip(envelope.f64s("distance")?) {
+            let row = (*query, *distance, *id);
+            if last.is_some_and(|last| order(&last, &row).is_gt()) {
+                return Ok(false);
+            }
+            last = Some(row);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::types::UInt32Type;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
     use boxwork_stores::testing;
 
     use super::*;
 
+    /// Rows of answers of 7 objects each.
+    fn rows(count: usize) -> Vec<(u32, u64, f64)> {
+        (0..count).map(|row| (row as u32 / 7, (row * 5 % 6) as u64, (row % 7) as f64)).collect()
+    }
+
+    fn pieces<'a>(rows: impl IntoIterator<Item = &'a [(u32, u64, f64)]>) -> Vec<Piece> {
+        let piece = |rows| Piece { envelope: distances_envelope(rows).unwrap(), names: None };
+        rows.into_iter().map(piece).collect()
+    }
+
     #[test]
-    fn names_are_those_of_the_rows_whoever_gathers_them() {
+    fn rows_are_in_order_in_whatever_envelopes_they_come() {
         let folder = tempfile::tempdir().unwrap();
         let store = testing::store(folder.path(), 6);
-        for count in [0, 1, PART_ROWS, 2 * PART_ROWS + 3] {
-            let rows: Vec<(u32, f64, u64)> =
-                (0..count).map(|row| (row as u32 / 7, row as f64, (row * 5 % 6) as u64)).collect();
-            let mut parts: Vec<Part<'_>> =
-                rows.chunks(PART_ROWS).map(|rows| Part { rows, names: None }).collect();
-            // Slots gather every other part.
-            parts.iter_mut().step_by(2).for_each(|part| part.names = Some(part.names(&*store)));
-            let batch = rows_of(&rows, parts, &*store).unwrap();
-            let (names, ranks) =
-                (batch["name"].as_string::<i32>(), batch["rank"].as_primitive::<UInt32Type>());
-            assert_eq!(names.len(), count);
-            for (row, found) in rows.iter().enumerate() {
-                assert_eq!(names.value(row), store.name(found.2).unwrap());
-                assert_eq!(ranks.value(row), row as u32 % 7 + 1);
+        for count in [0, 1, BATCH_ROWS, 2 * BATCH_ROWS + 3] {
+            let rows = rows(count);
+            for len in [1000, LARGE_ROWS + 1, BATCH_ROWS] {
+                for is_reversed in [false, true] {
+                    let mut given = pieces(rows.chunks(len));
+                    // Slots gather some of the names.
+                    for piece in given.iter_mut().step_by(2) {
+                        piece.names = Some(names_of(piece.envelope.u64s("id").unwrap(), &*store));
+                    }
+                    if is_reversed {
+                        given.reverse();
+                    }
+                    let is_kept = !is_reversed && len >= LARGE_ROWS && count > 0;
+                    let gathered = given.iter().filter(|piece| piece.names.is_some()).count();
+                    let pieces = in_order(given).unwrap();
+                    let kept = pieces.iter().filter(|piece| piece.names.is_some()).count();
+                    if is_kept {
+                        assert_eq!(kept, gathered, "{count} rows by {len}");
+                    }
+                    let (mut last, mut at) = (None, 0);
+                    for piece in pieces {
+                        let batch = piece.into_rows(&mut last, &*store).unwrap();
+                        let (queries, ranks) = (
+                            batch["query"].as_primitive::<UInt32Type>(),
+                            batch["rank"].as_primitive::<UInt32Type>(),
+                        );
+                        let (ids, names) =
+                            (batch["id"].as_primitive::<UInt64Type>(), batch["name"].as_string::<i32>());
+                        let distances = batch["distance"].as_primitive::<Float64Type>();
+                        for row in 0..batch.num_rows() {
+                            let (query, id, distance) = rows[at];
+                            assert_eq!((queries.value(row), ids.value(row)), (query, id));
+                            assert_eq!(
+                                (ranks.value(row), distances.value(row)),
+                                (at as u32 % 7 + 1, distance)
+                            );
+                            assert_eq!(names.value(row), store.name(id).unwrap());
+                            at += 1;
+                        }
+                    }
+                    assert_eq!(at, count);
+                }
             }
         }
+    }
+
+    #[test]
+    fn no_results_are_a_batch_without_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = testing::store(folder.path(), 1);
+        let [piece] = <[Piece; 1]>::try_from(in_order(Vec::new()).unwrap()).ok().unwrap();
+        assert_eq!(piece.into_rows(&mut None, &*store).unwrap().num_rows(), 0);
     }
 }

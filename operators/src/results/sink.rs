@@ -4,6 +4,7 @@
 //! requests' texts in the order of their parts; a file is there whole or not at all.
 
 use std::any::Any;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,6 +20,11 @@ use crate::resources::{self, store_parameter};
 use crate::results::looked::{CANDIDATES, EXPANSION, LISTS, Looked, PROBES, REFINE};
 use boxwork_stores::signature_store::{TemporaryFile, way_out};
 use boxwork_stores::store::Store;
+
+/// The order of answers: by query, then by (distance, id).
+pub(crate) fn order(a: &(u32, f64, u64), b: &(u32, f64, u64)) -> Ordering {
+    a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
+}
 
 /// The answer to one query.
 pub(crate) struct Answer {
@@ -57,9 +63,6 @@ impl Collected {
 
     /// The rows of all answers: by query, then by (distance, id).
     pub(crate) fn sorted(mut self) -> Vec<(u32, f64, u64)> {
-        let order = |a: &(u32, f64, u64), b: &(u32, f64, u64)| {
-            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))
-        };
         // Most searches give them in order.
         if !self.rows.is_sorted_by(|a, b| order(a, b).is_le()) {
             self.rows.sort_unstable_by(order);

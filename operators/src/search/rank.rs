@@ -6,19 +6,18 @@
 use std::sync::Arc;
 
 use boxwork_kernels::interrupt::Interrupt;
-use boxwork_kernels::memory::{more, room};
+use boxwork_kernels::memory::more;
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Pushed};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::Default;
 use boxwork_stores::space::{Scratch, Space};
 
-use crate::columns::{self, distances_envelope};
+use crate::columns;
 use crate::resources::{self, SPACE, check_range, get_range, range_parameter};
+use crate::search::answers::Answers;
 use crate::search::queries::{K, Queries, Query};
 use crate::search::top_k::{ADVICE, NEAREST, QUERY, WHAT, check};
 
-/// Rows of an envelope at most.
-const ENVELOPE_ROWS: usize = 4096;
 /// Distances of a branch, about: tens of microseconds.
 const BRANCH_ROWS: usize = 256;
 /// Queries whose answers a branch sorts.
@@ -77,13 +76,8 @@ struct Rank {
     queries: Option<Queries>,
     /// By the query's place: distances and ids.
     nearest: Vec<Vec<(f64, u64)>>,
+    /// The answers, once all candidates have come.
     answers: Option<Answers>,
-}
-
-/// The answers, once all candidates have come.
-struct Answers {
-    rows: Vec<(u32, u64, f64)>,
-    sent: usize,
 }
 
 /// Some candidates of one query.
@@ -110,21 +104,13 @@ impl Operator for Rank {
             return Ok(Flow::Wait);
         }
         if self.answers.is_none() {
-            self.answers = Some(self.finish(cx)?);
+            self.answers = Some(self.finish(cx));
         }
         let Some(answers) = &mut self.answers else { return Ok(Flow::Done) };
-        while answers.sent < answers.rows.len() {
-            if !cx.has_room(NEAREST) {
-                return Ok(Flow::Wait);
-            }
-            let upto = answers.rows.len().min(answers.sent + ENVELOPE_ROWS);
-            let envelope = distances_envelope(&answers.rows[answers.sent..upto])?;
-            answers.sent = upto;
-            if cx.push(NEAREST, envelope)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
-        }
-        Ok(Flow::Done)
+        Ok(match answers.send(cx, NEAREST)? {
+            Some(_) => Flow::Done,
+            None => Flow::Wait,
+        })
     }
 }
 
@@ -189,7 +175,7 @@ impl Rank {
     }
 
     /// Sorts what was found.
-    fn finish(&mut self, cx: &mut Context<'_>) -> Result<Answers, BoxError> {
+    fn finish(&mut self, cx: &mut Context<'_>) -> Answers {
         let mut nearest = std::mem::take(&mut self.nearest);
         let k = self.k;
         cx.inside(|inside| {
@@ -201,12 +187,8 @@ impl Rank {
                 }
             });
         });
-        let count = nearest.iter().map(Vec::len).sum();
-        let mut rows = room(count, || WHAT.to_owned(), ADVICE)?;
-        for (query, found) in self.queries.iter().flat_map(Queries::iter).zip(nearest) {
-            rows.extend(found.into_iter().map(|(distance, id)| (query.number, id, distance)));
-        }
-        Ok(Answers { rows, sent: 0 })
+        let numbers = self.queries.iter().flat_map(Queries::iter).map(|query| query.number);
+        Answers::new(numbers.zip(nearest).collect())
     }
 }
 

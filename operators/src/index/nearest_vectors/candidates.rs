@@ -4,7 +4,8 @@ use boxwork_kernels::vector::Nearest;
 
 /// Rows by their values, and the distances that are known.
 pub(in crate::index) struct Candidates {
-    nearest: Nearest,
+    /// Nothing if all rows that may be among the nearest are known.
+    nearest: Option<Nearest>,
     /// Rows and f64 distances, with the bits of the reference; more rows than the nearest may be among them.
     known: Vec<(u32, f64)>,
 }
@@ -24,19 +25,28 @@ impl Candidates {
     }
 
     pub(in crate::index) fn new(nearest: Nearest, known: Vec<(u32, f64)>) -> Self {
-        Self { nearest, known }
+        Self { nearest: Some(nearest), known }
+    }
+
+    /// Rows that are all known.
+    pub(in crate::index) fn known(known: Vec<(u32, f64)>) -> Self {
+        Self { nearest: None, known }
     }
 
     /// Takes them, and leaves none.
     pub(in crate::index) fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::unknown(Nearest::new(0, 0.0)))
+        std::mem::replace(self, Self::known(Vec::new()))
     }
 
     /// The rows that may be among the k nearest.
     pub(in crate::index) fn into_parted(mut self) -> Parted {
+        let Some(nearest) = self.nearest else {
+            let known = self.known.into_iter().map(|(row, distance)| (distance, row));
+            return Parted { known: known.collect(), rest: Vec::new() };
+        };
         self.known.sort_unstable_by_key(|(row, _)| *row);
         let mut parted = Parted { known: Vec::new(), rest: Vec::new() };
-        for (_, row) in self.nearest.into_kept() {
+        for (_, row) in nearest.into_kept() {
             match self.known.binary_search_by_key(&row, |(row, _)| *row) {
                 Ok(at) => parted.known.push((self.known[at].1, row)),
                 Err(_) => parted.rest.push(row),
@@ -63,5 +73,7 @@ mod tests {
         assert_eq!((known, rest), (vec![(0.25, 9), (0.75, 4)], vec![5]));
         let Parted { known, rest } = candidates.into_parted();
         assert!(known.is_empty() && rest.is_empty());
+        let Parted { known, rest } = Candidates::known(vec![(7, 0.5), (3, 0.25)]).into_parted();
+        assert_eq!((known, rest), (vec![(0.5, 7), (0.25, 3)], vec![]));
     }
 }

@@ -26,7 +26,7 @@ use boxwork_stores::kinds::Kind as _;
 use boxwork_stores::subset::Subset;
 
 pub(super) use self::chunks::Chunks;
-use self::known::Known;
+use self::known::{Known, OfQuery};
 pub(in crate::index) use self::scan::Scan;
 use super::block::{Request, VectorBlock};
 use super::candidates::Candidates;
@@ -202,7 +202,7 @@ impl VectorScan {
         let queries = self.groups[self.done.pop_front()?].queries.clone();
         let taken = |query: usize| {
             let found = std::mem::replace(&mut self.found[query], Nearest::new(0, 0.0));
-            Candidates::new(found, self.known.take(query))
+            self.known.candidates(query, found)
         };
         Some((queries.start, queries.map(taken).collect()))
     }
@@ -396,15 +396,17 @@ impl DeviceTask for VectorScan {
         let queries = self.groups[group].queries.clone();
         let (rule, known) = self.known.parts();
         let of_queries = self.found[queries.clone()].iter_mut().zip(&mut known[queries.clone()]);
-        let mut of_queries: Vec<(&mut Nearest, &mut Vec<(u32, f64)>)> = of_queries.collect();
+        let mut of_queries: Vec<(&mut Nearest, &mut OfQuery)> = of_queries.collect();
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut of_queries, QUERIES_AT_ONCE, |first, of_queries| {
                 for (place, (found, known)) in (first..).zip(of_queries) {
+                    let mut listed = 0;
                     for (row, value) in block.entries(place).into_iter().flatten() {
                         found.push(f64::from(value), row as u32);
+                        listed += 1;
                     }
                     found.cut();
-                    known.extend(rule.distances(&block, place, queries.start + place));
+                    known.take_over(listed, rule.distances(&block, place, queries.start + place));
                 }
             });
         });
@@ -473,6 +475,7 @@ impl DeviceTask for VectorScan {
             };
             for (query, part) in places.iter().zip(part) {
                 self.found[*query].join(part);
+                self.known.has_gaps(*query);
             }
         }
         if is_last {

@@ -7,7 +7,8 @@ use boxwork_kernels::interrupt::Interrupt;
 use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _};
 
 use super::candidates::{Candidates, Parted};
-use super::{Found, Packed, Rows, Search, Shared};
+use super::{Found, Packed, Search, Shared};
+use crate::search::answers::Answers;
 use crate::search::queries::Query;
 
 /// f64 distances that are computed before the range is looked at again.
@@ -28,8 +29,8 @@ impl Search {
         {
             let count = found.len();
             let lefts = found.into_iter().map(Left::Values).collect();
-            let rows = self.rank(cx, shared, first, lefts, sizes)?;
-            self.early.insert(first, (count, rows));
+            let answers = self.rank(cx, shared, first, lefts, sizes)?;
+            self.early.insert(first, (count, answers));
         }
         if flow == Flow::Done {
             self.count(cx, shared.vectors.len());
@@ -38,11 +39,11 @@ impl Search {
     }
 
     /// The answers of the next queries that have some.
-    pub(super) fn in_order(&mut self) -> Rows {
+    pub(super) fn in_order(&mut self) -> Vec<Answers> {
         let mut all = Vec::new();
-        while let Some((count, rows)) = self.early.remove(&self.ranked) {
+        while let Some((count, answers)) = self.early.remove(&self.ranked) {
             self.ranked += count;
-            all.extend(rows);
+            all.push(answers);
         }
         all
     }
@@ -66,7 +67,7 @@ impl Search {
         first: usize,
         lefts: Vec<Left>,
         (k, range): (usize, f64),
-    ) -> Result<Rows, BoxError> {
+    ) -> Result<Answers, BoxError> {
         let queries: Vec<&Query> = self.queries.iter().skip(first).take(lefts.len()).collect();
         let is_few = matches!(self.found, Found::All(_));
         let mut answers: Vec<(Option<Left>, Option<Answer>)> =
@@ -79,13 +80,14 @@ impl Search {
             });
         });
         shared.space.store().confirm()?;
-        let (mut rows, mut left, mut computed, mut on_devices) = (Vec::new(), 0, 0, 0);
+        let (mut left, mut computed, mut on_devices) = (0, 0, 0);
+        let mut found = Vec::with_capacity(queries.len());
         for (query, (_, answer)) in queries.iter().zip(answers) {
             let Some(answer) = answer else { continue };
             let answer = answer?;
             (left, computed) = (left + answer.left, computed + answer.computed);
             on_devices += answer.on_devices;
-            rows.extend(answer.nearest.into_iter().map(|(distance, id)| (query.number, id, distance)));
+            found.push((query.number, answer.nearest));
         }
         match &self.packed {
             _ if is_few => (),
@@ -96,7 +98,7 @@ impl Search {
         if on_devices > 0 {
             cx.count("computed on devices", on_devices);
         }
-        Ok(rows)
+        Ok(Answers::new(found))
     }
 }
 

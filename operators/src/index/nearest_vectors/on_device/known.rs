@@ -1,8 +1,9 @@
 //! The exact distances that blocks bring back, query by query.
 
-use boxwork_kernels::vector::{VectorMeasure, exact, inner_product};
+use boxwork_kernels::vector::{Nearest, VectorMeasure, exact, inner_product};
 
 use super::super::block::VectorBlock;
+use super::super::candidates::Candidates;
 
 /// How sums become distances of some queries.
 pub(super) struct Rule {
@@ -14,8 +15,26 @@ pub(super) struct Rule {
 /// The distances that are known so far, query by query.
 pub(super) struct Known {
     rule: Rule,
+    of_query: Vec<OfQuery>,
+}
+
+/// The distances of a query that are known so far.
+#[derive(Clone, Default)]
+pub(super) struct OfQuery {
     /// Rows and distances.
-    of_query: Vec<Vec<(u32, f64)>>,
+    rows: Vec<(u32, f64)>,
+    /// Whether rows were listed without a distance.
+    has_gaps: bool,
+}
+
+impl OfQuery {
+    /// Takes those of a block, which lists so many rows.
+    pub(super) fn take_over(&mut self, listed: usize, known: impl Iterator<Item = (u32, f64)>) {
+        let before = self.rows.len();
+        self.rows.reserve(listed);
+        self.rows.extend(known);
+        self.has_gaps |= self.rows.len() - before < listed;
+    }
 }
 
 impl Rule {
@@ -40,7 +59,7 @@ impl Known {
             _ => 0.0,
         };
         let squares = queries.iter().map(square).collect();
-        Self { rule: Rule { measure, squares }, of_query: vec![Vec::new(); queries.len()] }
+        Self { rule: Rule { measure, squares }, of_query: vec![OfQuery::default(); queries.len()] }
     }
 
     /// The distance of the first entry of a query in a block, if it was computed.
@@ -50,12 +69,21 @@ impl Known {
     }
 
     /// The rule, and the distances of all queries.
-    pub(super) fn parts(&mut self) -> (&Rule, &mut [Vec<(u32, f64)>]) {
+    pub(super) fn parts(&mut self) -> (&Rule, &mut [OfQuery]) {
         (&self.rule, &mut self.of_query)
     }
 
-    /// Takes the distances of a query.
-    pub(super) fn take(&mut self, query: usize) -> Vec<(u32, f64)> {
-        std::mem::take(&mut self.of_query[query])
+    /// Slots have listed rows of a query, without their distances.
+    pub(super) fn has_gaps(&mut self, query: usize) {
+        self.of_query[query].has_gaps = true;
+    }
+
+    /// The candidates of a query, given those by values; takes its distances.
+    pub(super) fn candidates(&mut self, query: usize, nearest: Nearest) -> Candidates {
+        let OfQuery { rows, has_gaps } = std::mem::take(&mut self.of_query[query]);
+        match has_gaps {
+            true => Candidates::new(nearest, rows),
+            false => Candidates::known(rows),
+        }
     }
 }

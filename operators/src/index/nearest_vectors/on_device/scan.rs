@@ -32,10 +32,6 @@ impl Scan {
     /// By query, the rows that may be among its nearest, once the scan is done.
     pub(in crate::index) fn into_found(self) -> Vec<Candidates> {
         let VectorScan { found, mut known, .. } = self.0.into_task();
-        found
-            .into_iter()
-            .enumerate()
-            .map(|(query, found)| Candidates::new(found, known.take(query)))
-            .collect()
+        found.into_iter().enumerate().map(|(query, found)| known.candidates(query, found)).collect()
     }
 }

@@ -197,8 +197,7 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
         is_asked: true,
         slots: 2,
         search: None,
-        rows: Vec::new(),
-        sent: 0,
+        answers: VecDeque::new(),
         shared,
         plan: Some(Sized {
             plan: case.plan.unwrap_or_else(|| Plan::new(k)),
