@@ -4,27 +4,33 @@
 
 mod on_device;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, UInt64Array};
 use boxwork_kernels::CodePath;
+use boxwork_kernels::interrupt::ask;
 use boxwork_kernels::neighbours::{Graph, graph, graph_by_cosine};
 use boxwork_kernels::vector::VectorMeasure;
-use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::feeding::Picked;
-use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
+use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::lists::{dimensions, vectors};
 use boxwork_stores::space::Space;
+use boxwork_stores::store::Store;
 
 use self::on_device::Batches;
 use super::nearest_vectors::on_device::{DEVICE_ROWS_MIN, Sized};
 use crate::columns;
 use crate::devices::code_path;
+use crate::envelopes::Envelopes;
 use crate::resources::{self, SPACE, device_parameter};
 
 /// The most rows of an envelope, about.
 const ENVELOPE_ROWS: usize = 4096;
+/// Vectors that a slot reads at a time.
+const READ_AT_ONCE: usize = 1024;
 
 const EDGES: Out = Out::new(0, "edges", columns::pair_distances, "each vector with each of its neighbours");
 
@@ -104,8 +110,7 @@ struct Neighbours {
     rows: Option<Arc<Vec<f32>>>,
     on_devices: Option<Batches>,
     graph: Option<Graph>,
-    /// The first row not given yet.
-    next: usize,
+    envelopes: Envelopes,
 }
 
 impl Neighbours {
@@ -116,7 +121,8 @@ impl Neighbours {
         picked: Picked,
     ) -> Self {
         let (ids, rows, on_devices, graph, sized) = (Vec::new(), None, None, None, None);
-        Self { space, measure, dimensions, k, picked, slots, sized, ids, rows, on_devices, graph, next: 0 }
+        let envelopes = Envelopes::default();
+        Self { space, measure, dimensions, k, picked, slots, sized, ids, rows, on_devices, graph, envelopes }
     }
 
     /// Reads the rows, and begins with the graph on devices if there are some.
@@ -124,7 +130,7 @@ impl Neighbours {
         let store = Arc::clone(self.space.store());
         self.ids = store.among(0..store.ids_count()).collect();
         resources::bring_in(cx, &*store, &self.ids)?;
-        let rows = Arc::new(vectors(&*store, &self.ids)?);
+        let rows = Arc::new(rows_of(cx, &*store, &self.ids, self.dimensions)?);
         store.confirm()?;
         if self.picked.devices.is_some() && !self.ids.is_empty() {
             let (sizes, rows) = ((self.dimensions, self.k, self.slots), (&*self.ids, &rows));
@@ -175,27 +181,50 @@ impl Operator for Neighbours {
             return self.compute(cx);
         }
         let Some(graph) = &self.graph else { return Ok(Flow::Done) };
-        while self.next < graph.rows() {
-            if !cx.has_room(EDGES) {
-                return Ok(Flow::Wait);
-            }
-            let rows = self.next..graph.rows().min(self.next + (ENVELOPE_ROWS / self.k).max(1));
-            self.next = rows.end;
-            cx.progress(rows.end as u64, graph.rows() as u64);
-            let edges = || rows.clone().flat_map(|row| graph.of(row).map(move |edge| (row, edge)));
-            let columns: [(&str, ArrayRef); 4] = [
-                ("a", Arc::new(UInt64Array::from_iter_values(edges().map(|edge| self.ids[edge.0])))),
-                (
-                    "b",
-                    Arc::new(UInt64Array::from_iter_values(edges().map(|edge| self.ids[edge.1.0 as usize]))),
-                ),
-                ("distance", Arc::new(Float64Array::from_iter_values(edges().map(|edge| edge.1.1)))),
-                ("error", Arc::new(Float64Array::from(vec![0.0; edges().count()]))),
-            ];
-            if cx.push(EDGES, Envelope::from_columns(columns)?)? == Pushed::Closed {
-                break;
-            }
+        let (count, of_envelope, ids) = (graph.rows(), (ENVELOPE_ROWS / self.k).max(1), &*self.ids);
+        let sent = self.envelopes.send(cx, EDGES, count.div_ceil(of_envelope), |place| {
+            let first = place * of_envelope;
+            edges(graph, ids, first..count.min(first + of_envelope))
+        })?;
+        if sent.is_none() {
+            return Ok(Flow::Wait);
         }
+        cx.progress(count as u64, count as u64);
         Ok(Flow::Done)
     }
+}
+
+/// The edges of some rows.
+fn edges(graph: &Graph, ids: &[u64], rows: Range<usize>) -> Result<Envelope, EnvelopeError> {
+    let edges = || rows.clone().flat_map(|row| graph.of(row).map(move |edge| (row, edge)));
+    let columns: [(&str, ArrayRef); 4] = [
+        ("a", Arc::new(UInt64Array::from_iter_values(edges().map(|edge| ids[edge.0])))),
+        ("b", Arc::new(UInt64Array::from_iter_values(edges().map(|edge| ids[edge.1.0 as usize])))),
+        ("distance", Arc::new(Float64Array::from_iter_values(edges().map(|edge| edge.1.1)))),
+        ("error", Arc::new(Float64Array::from(vec![0.0; edges().count()]))),
+    ];
+    Envelope::from_columns(columns)
+}
+
+/// The vectors of some objects, which slots read side by side.
+fn rows_of(
+    cx: &mut Context<'_>,
+    store: &dyn Store,
+    ids: &[u64],
+    dimensions: usize,
+) -> Result<Vec<f32>, BoxError> {
+    let mut rows = vec![0.0; ids.len() * dimensions];
+    let pieces = ids.chunks(READ_AT_ONCE).zip(rows.chunks_mut(READ_AT_ONCE * dimensions));
+    let mut pieces: Vec<_> = pieces.map(|(ids, rows)| (ids, rows, Ok(()))).collect();
+    cx.inside(|inside| {
+        let cancelled = inside.cancelled();
+        inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
+            for (ids, rows, read) in pieces.iter_mut().filter(|_| !cancelled()) {
+                *read = vectors(store, ids).map(|numbers| rows.copy_from_slice(&numbers));
+            }
+        });
+    });
+    ask(&|| cx.is_cancelled())?;
+    pieces.into_iter().try_for_each(|(.., read)| read)?;
+    Ok(rows)
 }

@@ -21,6 +21,8 @@ use crate::results::sink::{Collected, RESULTS, order};
 const BATCH_ROWS: usize = 4096;
 /// From so many rows on an envelope becomes a batch as it is.
 const LARGE_ROWS: usize = 2048;
+/// Batches whose names are gathered before the last has come.
+const GATHERED_AT_ONCE: usize = 32;
 
 /// The sink of any format if the request's caller takes the results: rows of [`columns::answers`](crate::columns::answers).
 ///
@@ -44,17 +46,21 @@ impl RowSink {
 
 impl Operator for RowSink {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let first = self.pieces.len();
         while let Some(envelope) = cx.take(RESULTS) {
             self.pieces.push(Piece { envelope, names: None });
         }
         if !cx.is_ended(RESULTS) {
             // Slots gather these names while the boxes before this one go on.
-            gather(cx, self.pieces[first..].iter_mut().filter(|piece| piece.is_large()), &*self.store)?;
+            let without = self.pieces.iter_mut().filter(|piece| piece.is_large() && piece.names.is_none());
+            let without: Vec<&mut Piece> = without.collect();
+            if without.len() >= GATHERED_AT_ONCE {
+                gather(cx, without, &*self.store)?;
+            }
             return Ok(Flow::Wait);
         }
         let mut pieces = in_order(std::mem::take(&mut self.pieces))?;
-        gather(cx, pieces.iter_mut(), &*self.store)?;
+        let without = pieces.iter_mut().filter(|piece| piece.names.is_none()).collect();
+        gather(cx, without, &*self.store)?;
         let (store, writer, looked) = (&*self.store, &mut self.output.writer, self.looked);
         cx.detached(CALLER, || {
             let mut last = None;
@@ -110,14 +116,10 @@ impl Piece {
     }
 }
 
-/// Gathers the names of pieces that have none, those that the store has in memory, side by side: they lie all over the store.
-fn gather<'a>(
-    cx: &mut Context<'_>,
-    pieces: impl Iterator<Item = &'a mut Piece>,
-    store: &dyn Store,
-) -> Result<(), EnvelopeError> {
-    let mut without = Vec::new();
-    for Piece { envelope, names } in pieces.filter(|piece| piece.names.is_none()) {
+/// Gathers the names of pieces, of those that the store has in memory, side by side: they lie all over the store.
+fn gather(cx: &mut Context<'_>, pieces: Vec<&mut Piece>, store: &dyn Store) -> Result<(), EnvelopeError> {
+    let mut without = Vec::with_capacity(pieces.len());
+    for Piece { envelope, names } in pieces {
         without.push((envelope.u64s("id")?, names));
     }
     cx.inside(|inside| {

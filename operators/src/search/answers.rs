@@ -1,18 +1,17 @@
-//! Answers of queries on their way out: slots make the envelopes side by side.
+//! Answers of queries on their way out.
 //!
 //! Invariant: rows leave by query, in the order in which the answer of each was given.
 
-use std::collections::VecDeque;
+use std::ops::Range;
 
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::operator::{BoxError, Context, Out, Pushed};
 
 use crate::columns::distances_envelope;
+use crate::envelopes::Envelopes;
 
 /// Rows of an envelope at most.
 const ENVELOPE_ROWS: usize = 4096;
-/// Envelopes that are made before some of them leave.
-const MADE_AT_ONCE: usize = 32;
 
 /// The answers of some queries.
 #[derive(Default)]
@@ -21,9 +20,7 @@ pub(crate) struct Answers {
     of_queries: Vec<(u32, Vec<(f64, u64)>)>,
     /// By query, the rows up to the end of its answer.
     ends: Vec<usize>,
-    /// Rows of which envelopes were made.
-    next: usize,
-    made: VecDeque<Envelope>,
+    envelopes: Envelopes,
 }
 
 impl Answers {
@@ -34,7 +31,7 @@ impl Answers {
             rows += found.len();
             rows
         });
-        Self { ends: ends.collect(), of_queries, ..Self::default() }
+        Self { ends: ends.collect(), of_queries, envelopes: Envelopes::default() }
     }
 
     fn rows(&self) -> usize {
@@ -46,58 +43,34 @@ impl Answers {
     /// # Errors
     /// As [`Context::push`].
     pub(crate) fn send(&mut self, cx: &mut Context<'_>, output: Out) -> Result<Option<Pushed>, BoxError> {
-        loop {
-            if !self.made.is_empty() && !cx.has_room(output) {
-                return Ok(None);
-            }
-            match self.made.pop_front() {
-                Some(envelope) => {
-                    if cx.push(output, envelope)? == Pushed::Closed {
-                        return Ok(Some(Pushed::Closed));
-                    }
-                }
-                None if self.next == self.rows() => return Ok(Some(Pushed::Sent)),
-                None => self.make(cx)?,
-            }
-        }
+        let rows = self.rows();
+        let Self { of_queries, ends, envelopes } = self;
+        envelopes.send(cx, output, rows.div_ceil(ENVELOPE_ROWS), |place| {
+            let first = place * ENVELOPE_ROWS;
+            envelope(of_queries, ends, first..rows.min(first + ENVELOPE_ROWS))
+        })
     }
+}
 
-    /// Makes the next envelopes.
-    fn make(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        let end = self.rows().min(self.next + MADE_AT_ONCE * ENVELOPE_ROWS);
-        let firsts = (self.next..end).step_by(ENVELOPE_ROWS);
-        let mut made: Vec<(usize, Option<Result<Envelope, EnvelopeError>>)> =
-            firsts.map(|first| (first, None)).collect();
-        cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut made, 1, |_, made| {
-                for (first, envelope) in made {
-                    *envelope = Some(self.envelope(*first, end.min(*first + ENVELOPE_ROWS)));
-                }
-            });
-        });
-        for (_, envelope) in made {
-            self.made.extend(envelope.transpose()?);
+/// Some rows of all answers; `ends` are the rows up to the end of each.
+fn envelope(
+    of_queries: &[(u32, Vec<(f64, u64)>)],
+    ends: &[usize],
+    Range { start, end }: Range<usize>,
+) -> Result<Envelope, EnvelopeError> {
+    let mut rows = Vec::with_capacity(end - start);
+    let from = ends.partition_point(|end| *end <= start);
+    let mut skipped = start - from.checked_sub(1).map_or(0, |before| ends[before]);
+    for (query, found) in &of_queries[from..] {
+        let room = end - start - rows.len();
+        if room == 0 {
+            break;
         }
-        self.next = end;
-        Ok(())
+        let found = found[skipped..].iter().take(room);
+        rows.extend(found.map(|(distance, id)| (*query, *id, *distance)));
+        skipped = 0;
     }
-
-    /// Some rows of all answers.
-    fn envelope(&self, first: usize, end: usize) -> Result<Envelope, EnvelopeError> {
-        let mut rows = Vec::with_capacity(end - first);
-        let from = self.ends.partition_point(|end| *end <= first);
-        let mut skipped = first - from.checked_sub(1).map_or(0, |before| self.ends[before]);
-        for (query, found) in &self.of_queries[from..] {
-            let room = end - first - rows.len();
-            if room == 0 {
-                break;
-            }
-            let found = found[skipped..].iter().take(room);
-            rows.extend(found.map(|(distance, id)| (*query, *id, *distance)));
-            skipped = 0;
-        }
-        distances_envelope(&rows)
-    }
+    distances_envelope(&rows)
 }
 
 #[cfg(test)]
@@ -121,7 +94,9 @@ mod tests {
         for len in [1, 2, 3, 4, 1000, ENVELOPE_ROWS, wanted.len()] {
             let mut rows = Vec::new();
             for first in (0..wanted.len()).step_by(len) {
-                let envelope = answers.envelope(first, wanted.len().min(first + len)).unwrap();
+                let envelope =
+                    envelope(&answers.of_queries, &answers.ends, first..wanted.len().min(first + len))
+                        .unwrap();
                 let (queries, ids) = (envelope.u32s("query").unwrap(), envelope.u64s("id").unwrap());
                 let distances = envelope.f64s("distance").unwrap();
                 rows.extend((0..envelope.rows()).map(|row| (queries[row], distances[row], ids[row])));
