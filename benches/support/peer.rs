@@ -9,6 +9,7 @@ use serde_json::Value;
 const OPENCV: &str = include_str!("../peers/opencv.py");
 const FAISS: &str = include_str!("../peers/faiss_vectors.py");
 const RAPIDFUZZ: &str = include_str!("../peers/rapidfuzz_edit.py");
+const NUMPY: &str = include_str!("../peers/numpy_permutation.py");
 const BM3D: &str = include_str!("../peers/bm3d_denoise.py");
 const REGRESSION: &str = include_str!("../peers/gp_peers.py");
 const LAPACK: &str = include_str!("../peers/lapack.py");
@@ -49,6 +50,11 @@ impl Peer {
     /// Starts RapidFuzz with these arguments; if it is missing, prints what to install.
     pub fn rapidfuzz(arguments: &[&str]) -> Option<Self> {
         Self::python(RAPIDFUZZ, ["RapidFuzz with NumPy", "rapidfuzz numpy"], arguments, "1")
+    }
+
+    /// Starts NumPy for permutations with these arguments; if it is missing, prints what to install.
+    pub fn numpy(arguments: &[&str]) -> Option<Self> {
+        Self::python(NUMPY, ["NumPy", "numpy"], arguments, "1")
     }
 
     /// Starts the package bm3d with these arguments; if it is missing, prints what to install.

@@ -88,6 +88,8 @@ pub(crate) trait Lanes: Bits + Fused<f64> + Fused<f32> {
     fn at_most(self, a: Self::V, b: Self::V) -> u32;
     /// A bit for each lane in which `a` is not above `b`; also where one of them is a NaN.
     fn not_above(self, a: Self::V, b: Self::V) -> u32;
+    /// The bits of `a` that `kept` has, and those of `tag`.
+    fn tagged(self, a: Self::V, kept: u32, tag: u32) -> Self::V;
     /// `1 / sqrt(a)` for a normal positive `a`, within [`INVERSE_ROOT_RELATIVE_ERROR`].
     fn inverse_root(self, a: Self::V) -> Self::V;
     /// The first `COUNT` half-precision numbers of a slice, by their bits; each is finite.
@@ -215,6 +217,13 @@ impl Lanes for Portable {
         (0..COUNT).fold(0, |mask, lane| mask | (u32::from(!(a[lane] > b[lane])) << lane))
     }
     #[inline(always)]
+    fn tagged(self, mut a: Self::V, kept: u32, tag: u32) -> Self::V {
+        for a in &mut a {
+            *a = f32::from_bits(a.to_bits() & kept | tag);
+        }
+        a
+    }
+    #[inline(always)]
     fn inverse_root(self, a: Self::V) -> Self::V {
         a.map(|a| 1.0 / a.sqrt())
     }
@@ -280,8 +289,11 @@ mod tests {
                 let mut counts = vec![0; L::COUNT];
                 let bits = lanes.at_most(x, one);
                 let part = &self.numbers[first..][..L::COUNT];
+                let mut tagged = vec![0.0; L::COUNT];
+                lanes.store(lanes.tagged(x, !0x1ff, 0x155), &mut tagged);
                 for (lane, x) in part.iter().enumerate() {
                     assert_eq!(bits >> lane & 1 == 1, *x <= 1.0, "{x}");
+                    assert_eq!(tagged[lane].to_bits(), x.to_bits() >> 9 << 9 | 0x155, "{x}");
                 }
                 if part.iter().all(|x| !x.is_nan()) {
                     assert_eq!(lanes.least(x), part.iter().copied().fold(f32::INFINITY, f32::min));

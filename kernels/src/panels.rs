@@ -20,6 +20,7 @@ mod widen;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use block::{QUERIES as TILE_QUERIES, scores, tiles};
 pub(crate) use coded::{Coded, CodedQueries};
 pub(crate) use nearest::Candidate;
 pub use shortlist::Shortlist;
@@ -199,7 +200,7 @@ impl PanelsRef<'_> {
         assert_eq!(queries.len(), lists.len() * self.dimensions, "a shortlist for each query");
         let blocks = queries.chunks(QUERIES_AT_ONCE * self.dimensions);
         for (queries, lists) in blocks.zip(lists.chunks_mut(QUERIES_AT_ONCE)) {
-            let tiles = block::tiles(queries, self.dimensions, self.centre);
+            let tiles = tiles(queries, self.dimensions, self.centre);
             let mut limits: Vec<f32> = lists.iter().map(Shortlist::limit).collect();
             limits.resize(lists.len().next_multiple_of(block::QUERIES), f32::NEG_INFINITY);
             run(path, block::Scan { panels: *self, tiles: &tiles, limits: &mut limits, lists, first });
@@ -221,7 +222,7 @@ impl PanelsRef<'_> {
         // Nothing is within a NaN.
         let mut limits: Vec<f32> =
             slacks.iter().map(|slack| if slack.is_nan() { *slack } else { f32::INFINITY }).collect();
-        let tiles = block::tiles(queries, self.dimensions, self.centre);
+        let tiles = tiles(queries, self.dimensions, self.centre);
         let work =
             nearest::Nearest { panels: *self, tiles: &tiles, slacks: &slacks, limits: &mut limits, found };
         run(path, work);
@@ -266,7 +267,7 @@ impl PanelsRef<'_> {
             }
             return;
         }
-        let tiles = block::tiles(queries, self.dimensions, self.centre);
+        let tiles = tiles(queries, self.dimensions, self.centre);
         let padded = query_lists.len().next_multiple_of(block::QUERIES);
         let mut halves: Vec<f32> = queries
             .chunks_exact(self.dimensions)

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::interrupt::Interrupt;
-use boxwork_kernels::permutation::{Lists, Measure, candidates};
+use boxwork_kernels::permutation::{Lists, Measure};
 
 use super::packed_file::PackedBatch;
 use super::space::{Prepared, Space};
@@ -107,9 +107,8 @@ impl Permutations {
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<u64>, PermutationError> {
         let list = self.maker.list(query, interrupt)?;
-        let measures = self.lists.measures(CodePath::detect(), measure, &list);
-        let store = self.maker.space().store();
-        let found = candidates(&measures, count, |id| store.has(id as u64));
+        let (path, store) = (CodePath::detect(), self.maker.space().store());
+        let found = self.lists.candidates(path, measure, &list, count, |id| store.has(id as u64));
         Ok(found.into_iter().map(u64::from).collect())
     }
 }

@@ -224,6 +224,16 @@ impl Lanes for Avx2 {
         unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NGT_UQ>(a, b)).cast_unsigned() }
     }
     #[inline(always)]
+    fn tagged(self, a: __m256, kept: u32, tag: u32) -> __m256 {
+        // SAFETY: self proves AVX2.
+        unsafe {
+            _mm256_castsi256_ps(_mm256_or_si256(
+                _mm256_and_si256(_mm256_castps_si256(a), _mm256_set1_epi32(kept.cast_signed())),
+                _mm256_set1_epi32(tag.cast_signed()),
+            ))
+        }
+    }
+    #[inline(always)]
     fn inverse_root(self, a: __m256) -> __m256 {
         // SAFETY: self proves AVX.
         let estimate = unsafe { _mm256_rsqrt_ps(a) };
@@ -388,6 +398,16 @@ impl Lanes for Avx512 {
     fn not_above(self, a: __m512, b: __m512) -> u32 {
         // SAFETY: self proves AVX-512 F.
         unsafe { u32::from(_mm512_cmp_ps_mask::<_CMP_NGT_UQ>(a, b)) }
+    }
+    #[inline(always)]
+    fn tagged(self, a: __m512, kept: u32, tag: u32) -> __m512 {
+        // SAFETY: self proves AVX-512 F.
+        unsafe {
+            _mm512_castsi512_ps(_mm512_or_si512(
+                _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(kept.cast_signed())),
+                _mm512_set1_epi32(tag.cast_signed()),
+            ))
+        }
     }
     #[inline(always)]
     fn inverse_root(self, a: __m512) -> __m512 {

@@ -4,12 +4,12 @@ use super::{PANEL, PanelsRef, Shortlist};
 use crate::lanes::{Lanes, Work, load_two};
 
 /// Queries of a tile: their sums and the two vectors of rows fill the registers of AVX2.
-pub(super) const QUERIES: usize = 6;
+pub(crate) const QUERIES: usize = 6;
 /// Vectors of rows that the inner loop processes together.
 const VECTORS: usize = 2;
 
 /// Queries in tiles, with the sign turned: number `j` of query `i` of tile `t` is at `(t * dimensions + j) * QUERIES + i`.
-pub(super) fn tiles(queries: &[f32], dimensions: usize, centre: Option<&[f32]>) -> Vec<f32> {
+pub(crate) fn tiles(queries: &[f32], dimensions: usize, centre: Option<&[f32]>) -> Vec<f32> {
     let mut tiles = vec![0.0; (queries.len() / dimensions).next_multiple_of(QUERIES) * dimensions];
     for (idx, query) in queries.chunks_exact(dimensions).enumerate() {
         let to = &mut tiles[idx / QUERIES * QUERIES * dimensions + idx % QUERIES..];
@@ -89,7 +89,7 @@ impl Scan<'_> {
 
 /// The scores of the first `Q` queries of a tile and two vectors of rows.
 #[inline(always)]
-pub(super) fn scores<L: Lanes, const Q: usize>(
+pub(crate) fn scores<L: Lanes, const Q: usize>(
     lanes: L,
     queries: &[f32],
     rows: &[f32],

@@ -1,13 +1,22 @@
-//! Makes the permutations of objects: by their exact distances to the pivots.
+//! Makes the permutations of objects: by their exact distances to the pivots, or for Euclidean distances of vectors by a product that
+//! gives the same lists.
 
 use std::sync::Arc;
 
+use boxwork_kernels::CodePath;
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::interrupt::{Interrupt, ask};
-use boxwork_kernels::permutation::{Lists, nearest_pivots};
+use boxwork_kernels::permutation::{Lists, VectorPivots, nearest_of_each, nearest_pivots};
+use boxwork_kernels::vector::{VectorMeasure, VectorRef};
 
 use super::PermutationError;
-use crate::space::{Prepared, Scratch, Space};
+use crate::kinds::{Kind, Vectors};
+use crate::object_store::ObjectStore;
+use crate::space::{Prepared, Scratch, Space, SpaceError};
+use crate::store_error::StoreError;
+
+/// Vectors whose lists are made between two looks at an interrupt.
+const VECTORS_AT_ONCE: usize = 256;
 
 /// The pivots of some permutations, prepared as queries.
 #[derive(Debug)]
@@ -16,6 +25,31 @@ pub struct PermutationMaker {
     ids: Vec<u64>,
     prepared: Vec<Arc<dyn Prepared>>,
     length: usize,
+    /// The vectors of a space of Euclidean distances, and the pivots among them.
+    vectors: Option<OfVectors>,
+}
+
+/// Vectors, and the pivots among them.
+type OfVectors = (Arc<ObjectStore<Vectors>>, VectorPivots);
+
+/// The pivots as vectors, if the distance is Euclidean.
+fn vectors_of(space: &dyn Space, ids: &[u64], length: usize) -> Result<Option<OfVectors>, PermutationError> {
+    if VectorMeasure::named(&space.measure()) != Some(VectorMeasure::L2) {
+        return Ok(None);
+    }
+    let Some(store) = ObjectStore::<Vectors>::of(space.store()) else { return Ok(None) };
+    let dimensions = store.kind().dimensions();
+    if dimensions == 0 {
+        return Ok(None);
+    }
+    let numbers = store.read::<_, StoreError>(|objects| {
+        let mut numbers = Vec::with_capacity(ids.len() * dimensions);
+        for id in ids {
+            numbers.extend(objects.item(*id)?.widened());
+        }
+        Ok(numbers)
+    })?;
+    Ok(Some((store, VectorPivots::new(numbers, dimensions, length)?)))
 }
 
 impl PermutationMaker {
@@ -53,7 +87,8 @@ impl PermutationMaker {
             ask(interrupt)?;
             prepared.push(Arc::clone(space).prepare_until(&objects, row, interrupt)?);
         }
-        Ok(Self { space: Arc::clone(space), ids, prepared, length })
+        let vectors = vectors_of(&**space, &ids, length)?;
+        Ok(Self { space: Arc::clone(space), ids, prepared, length, vectors })
     }
 
     /// The objects and their distance.
@@ -95,6 +130,9 @@ impl PermutationMaker {
         lists: &mut Vec<u16>,
         interrupt: Interrupt<'_>,
     ) -> Result<(), PermutationError> {
+        if let Some((store, pivots)) = &self.vectors {
+            return Ok(append_vectors(store, pivots, ids, lists, interrupt)?);
+        }
         let mut scratch = Scratch::default();
         let mut distances = vec![0.0; ids.len() * self.ids.len()];
         for (pivot, distances) in self.prepared.iter().zip(distances.chunks_exact_mut(ids.len().max(1))) {
@@ -103,14 +141,7 @@ impl PermutationMaker {
                 false => pivot.exact_until(ids, distances, interrupt)?,
             }
         }
-        let (mut of_object, mut list) = (vec![0.0; self.ids.len()], vec![0; self.length]);
-        for object in 0..ids.len() {
-            for (pivot, distance) in of_object.iter_mut().enumerate() {
-                *distance = distances[pivot * ids.len() + object];
-            }
-            nearest_pivots(&of_object, &mut list);
-            lists.extend_from_slice(&list);
-        }
+        nearest_of_each(CodePath::detect(), &distances, ids.len(), self.ids.len(), self.length, lists);
         Ok(())
     }
 
@@ -124,4 +155,29 @@ impl PermutationMaker {
         nearest_pivots(&distances, &mut list);
         Ok(list)
     }
+}
+
+fn append_vectors(
+    store: &ObjectStore<Vectors>,
+    pivots: &VectorPivots,
+    ids: &[u64],
+    lists: &mut Vec<u16>,
+    interrupt: Interrupt<'_>,
+) -> Result<(), SpaceError> {
+    let (path, mut rows) = (CodePath::detect(), Vec::new());
+    for ids in ids.chunks(VECTORS_AT_ONCE) {
+        ask(interrupt)?;
+        rows.clear();
+        store.read::<_, StoreError>(|objects| {
+            for id in ids {
+                match objects.item(*id)? {
+                    VectorRef::F32(row) => rows.extend_from_slice(row),
+                    row => rows.extend(row.widened()),
+                }
+            }
+            Ok(())
+        })?;
+        pivots.append(path, &rows, lists);
+    }
+    Ok(())
 }

@@ -1,0 +1,172 @@
+//! Measures of a query's list and those of all objects, and the objects with the least ones.
+
+use super::Measure;
+use super::lists::{BLOCK, Lists, Numbers};
+use super::tables::{ByteTables, Tables};
+use crate::CodePath;
+use crate::lanes::{Lanes, Work, run};
+
+/// Measures that are compared with the limit at once.
+const AT_ONCE: usize = 32;
+
+/// A query's list, ready to be compared with those of all objects.
+struct Scanner<'a> {
+    lists: &'a Lists,
+    path: CodePath,
+    tables: Tables,
+    bytes: Option<ByteTables>,
+}
+
+impl Lists {
+    /// The measure between a query's list and those of all objects.
+    ///
+    /// # Panics
+    /// When the query's list has another length, or this machine lacks the instructions.
+    pub fn measures(&self, path: CodePath, measure: Measure, query: &[u16]) -> Vec<u32> {
+        let scanner = Scanner::new(self, path, measure, query);
+        let mut found = vec![0; self.objects().next_multiple_of(BLOCK)];
+        for (block, found) in found.as_chunks_mut().0.iter_mut().enumerate() {
+            scanner.block(block, found);
+        }
+        found.truncate(self.objects());
+        found
+    }
+
+    /// The `count` first objects by (measure, number), in this order, among those that `has` names.
+    ///
+    /// # Panics
+    /// As [`Lists::measures`].
+    pub fn candidates(
+        &self,
+        path: CodePath,
+        measure: Measure,
+        query: &[u16],
+        count: usize,
+        has: impl Fn(usize) -> bool,
+    ) -> Vec<u32> {
+        let scanner = Scanner::new(self, path, measure, query);
+        let (mut winnow, mut found) = (Winnow::new(count.min(self.objects())), [0; BLOCK]);
+        for first in (0..self.objects()).step_by(BLOCK) {
+            scanner.block(first / BLOCK, &mut found);
+            let count = BLOCK.min(self.objects() - first);
+            winnow.offer(&found[..count], first, &has);
+        }
+        winnow.finish()
+    }
+}
+
+impl<'a> Scanner<'a> {
+    fn new(lists: &'a Lists, path: CodePath, measure: Measure, query: &[u16]) -> Self {
+        assert_eq!(query.len(), lists.length(), "lists of one length");
+        assert!(path.is_available(), "this machine has no {path} instructions");
+        let tables = Tables::new(lists, measure, query);
+        let bytes = tables.in_bytes(lists, measure);
+        Self { lists, path, tables, bytes }
+    }
+
+    /// The measures of the objects of a block; numbers without meaning beyond the last object.
+    fn block(&self, block: usize, out: &mut [u32; BLOCK]) {
+        let size = BLOCK * self.lists.length();
+        match self.lists.numbers() {
+            Numbers::Bytes(numbers) => {
+                let numbers = &numbers[block * size..][..size];
+                if !self.by_bytes(numbers, out) {
+                    run(self.path, LookUps { scanner: self, numbers, out });
+                }
+            }
+            Numbers::Words(numbers) => {
+                let numbers = &numbers[block * size..][..size];
+                run(self.path, LookUps { scanner: self, numbers, out });
+            }
+        }
+    }
+
+    /// Whether the path has look-ups of bytes, which then were made.
+    #[cfg(target_arch = "x86_64")]
+    fn by_bytes(&self, numbers: &[u8], out: &mut [u32; BLOCK]) -> bool {
+        use super::x86::{block_avx2, block_wide, has_wide_tables};
+        match (&self.bytes, self.path) {
+            (Some(bytes), CodePath::Avx512) if has_wide_tables() => block_wide(bytes, numbers, out),
+            (Some(bytes), CodePath::Avx512 | CodePath::Avx2) if bytes.width == 128 => {
+                block_avx2(bytes, numbers, out);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn by_bytes(&self, _numbers: &[u8], _out: &mut [u32; BLOCK]) -> bool {
+        false
+    }
+}
+
+/// One look-up after the other.
+struct LookUps<'a, N> {
+    scanner: &'a Scanner<'a>,
+    numbers: &'a [N],
+    out: &'a mut [u32; BLOCK],
+}
+
+impl<N: Copy + Into<usize>> Work for LookUps<'_, N> {
+    type Done = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) {
+        let Self { scanner, numbers, out } = self;
+        out.fill(scanner.tables.absent);
+        let rows = scanner.tables.entries.chunks_exact(scanner.lists.pivots());
+        for (row, numbers) in rows.zip(numbers.as_chunks::<BLOCK>().0) {
+            for (out, number) in out.iter_mut().zip(numbers) {
+                *out = out.wrapping_add(row[(*number).into()]);
+            }
+        }
+    }
+}
+
+/// The objects with the least measures so far, among objects that come by ascending number.
+pub(super) struct Winnow {
+    count: usize,
+    /// Measures from here on are too large: with an equal one, an object with a larger number is farther.
+    limit: u32,
+    /// The measure above the number.
+    kept: Vec<u64>,
+}
+
+impl Winnow {
+    pub(super) fn new(count: usize) -> Self {
+        let limit = if count == 0 { 0 } else { u32::MAX };
+        Self { count, limit, kept: Vec::with_capacity(2 * count) }
+    }
+
+    /// Takes the measures of consecutive objects; those that `has` does not name are left out.
+    pub(super) fn offer(&mut self, measures: &[u32], first: usize, has: &impl Fn(usize) -> bool) {
+        for (part, measures) in measures.chunks(AT_ONCE).enumerate() {
+            // One branch for many objects: few have any within the limit.
+            if measures.iter().fold(u32::MAX, |least, measure| least.min(*measure)) >= self.limit {
+                continue;
+            }
+            for (object, measure) in (first + part * AT_ONCE..).zip(measures) {
+                if *measure < self.limit && has(object) {
+                    self.kept.push(u64::from(*measure) << 32 | object as u64);
+                    if self.kept.len() == 2 * self.count {
+                        self.cut();
+                    }
+                }
+            }
+        }
+    }
+
+    fn cut(&mut self) {
+        let (_, last, _) = self.kept.select_nth_unstable(self.count - 1);
+        self.limit = (*last >> 32) as u32;
+        self.kept.truncate(self.count);
+    }
+
+    /// The objects, the least measure first.
+    pub(super) fn finish(mut self) -> Vec<u32> {
+        self.kept.sort_unstable();
+        self.kept.truncate(self.count);
+        self.kept.into_iter().map(|key| key as u32).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! What the look-up of a stored number adds to a measure.
+//!
+//! A measure is a sum over the pivots that the query's list has, as if the object's list had none, and over the object's list the
+//! differences from that: one look-up for each number of the object's list. All sums wrap around; only the end counts.
+
+use super::lists::BYTES_MAX;
+use super::{Lists, Measure};
+
+/// The tables of a query.
+pub(super) struct Tables {
+    /// The measure of an object whose list has no pivot of the query's.
+    pub(super) absent: u32,
+    /// By place, then by pivot.
+    pub(super) entries: Vec<u32>,
+}
+
+/// Tables of bytes, for measures of at most 16 bits.
+pub(super) struct ByteTables {
+    /// The measure to which the look-ups add.
+    pub(super) start: u16,
+    /// Numbers of a place's table: 128 or 256.
+    pub(super) width: usize,
+    /// By place, then by pivot.
+    pub(super) low: Vec<u8>,
+    /// The high bytes of numbers of 16 bits, or nothing.
+    pub(super) high: Vec<u8>,
+}
+
+impl Tables {
+    pub(super) fn new(lists: &Lists, measure: Measure, query: &[u16]) -> Self {
+        let (pivots, length) = (lists.pivots(), lists.length());
+        let mut positions = vec![length; pivots];
+        for (place, pivot) in query.iter().enumerate() {
+            positions[usize::from(*pivot)] = place;
+        }
+        let absent: u64 = positions.iter().map(|position| measure.of(length - position)).sum();
+        let mut entries = vec![0_u32; length * pivots];
+        for (place, row) in entries.chunks_exact_mut(pivots).enumerate() {
+            for (entry, position) in row.iter_mut().zip(&positions) {
+                let (with, without) = (measure.of(position.abs_diff(place)), measure.of(length - position));
+                *entry = (with as u32).wrapping_sub(without as u32);
+            }
+        }
+        Self { absent: absent as u32, entries }
+    }
+
+    /// The same tables in bytes, if measures of such lists fit 16 bits and there are few pivots.
+    pub(super) fn in_bytes(&self, lists: &Lists, measure: Measure) -> Option<ByteTables> {
+        let (pivots, length) = (lists.pivots(), lists.length());
+        if pivots > BYTES_MAX || length > 255 || largest(measure, length) > u64::from(u16::MAX) {
+            return None;
+        }
+        // Footrules differ by at most the length from a pivot to its absence; where all are present, by less.
+        let largest_entry = if length < pivots { 2 * length } else { 2 * (length - 1) };
+        let is_one_byte = measure == Measure::Footrule && largest_entry <= 255;
+        let bias = if is_one_byte { length as u16 } else { 0 };
+        let width = if pivots <= 128 { 128 } else { 256 };
+        let mut low = vec![0; length * width];
+        let mut high = if is_one_byte { Vec::new() } else { low.clone() };
+        for (place, row) in self.entries.chunks_exact(pivots).enumerate() {
+            for (pivot, entry) in row.iter().enumerate() {
+                let [first, second] = (*entry as u16).wrapping_add(bias).to_le_bytes();
+                low[place * width + pivot] = first;
+                if let Some(high) = high.get_mut(place * width + pivot) {
+                    *high = second;
+                }
+            }
+        }
+        let start = (self.absent as u16).wrapping_sub(bias.wrapping_mul(length as u16));
+        Some(ByteTables { start, width, low, high })
+    }
+}
+
+/// The measure of two lists that share no pivot: none is larger.
+fn largest(measure: Measure, length: usize) -> u64 {
+    (1..=length).map(|away| 2 * measure.of(away)).sum()
+}
