@@ -9,9 +9,13 @@
 //!
 //! The peer is a Python with RapidFuzz and NumPy (`pip install rapidfuzz numpy`), named by BOXWORK_PYTHON.
 //!
-//! `cargo bench --bench edit -- rounds=7 texts=4096 queries=64`
+//! `what=weighted` asks how much faster edits with other costs, local scores and warped series are than a plain loop over rows.
+//!
+//! `cargo bench --bench edit -- rounds=7 texts=4096`
 
 mod support;
+#[path = "edit/weighted.rs"]
+mod weighted;
 
 use std::fs;
 use std::path::Path;
@@ -160,13 +164,17 @@ fn main() {
     let arguments = Arguments::read(&["what", "texts", "rounds", "peer"]);
     println!("question    how many edit distances does one core compute per second?");
     print_machine();
+    let sizes = (arguments.get("texts", 4096_usize), arguments.get("rounds", 7_usize));
+    let is_asked =
+        |name: &str| arguments.text("what").is_none_or(|what| what.split(',').any(|what| what == name));
+    if is_asked("weighted") {
+        weighted::run(sizes.1);
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().to_str().expect("a path in UTF-8");
-    let mut peer = if arguments.get("peer", 1) == 1 { Peer::rapidfuzz(&[place]) } else { None };
-    let sizes = (arguments.get("texts", 4096_usize), arguments.get("rounds", 7_usize));
-    for case in CASES.iter().filter(|case| {
-        arguments.text("what").is_none_or(|what| what.split(',').any(|what| what == case.name))
-    }) {
+    let has_peer = arguments.get("peer", 1) == 1 && CASES.iter().any(|case| is_asked(case.name));
+    let mut peer = if has_peer { Peer::rapidfuzz(&[place]) } else { None };
+    for case in CASES.iter().filter(|case| is_asked(case.name)) {
         run_case(case, sizes, folder.path(), &mut peer);
     }
 }

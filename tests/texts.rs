@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use boxwork_kernels::chance::Random;
-use boxwork_kernels::distance::{Distance, Levenshtein};
+use boxwork_kernels::distance::{Distance, Dtw, EditCosts, Levenshtein, LocalScores};
 use command::{fails, folder, json, ok};
 
 /// Words of a few letters, some of them empty or not ASCII.
@@ -119,8 +119,116 @@ fn bad_texts_are_named_with_their_place() {
     assert!(fails(at, &[&run[..], &["--set", "within=-1"]].concat(), 2).contains("within"));
     // Another distance in a pipeline of one's own is a fault of the plan.
     let pipeline = ok(at, &["pipelines", "show", "edit_neighbours"]);
-    fs::write(at.join("other.yaml"), pipeline.replace("distance: levenshtein", "distance: jaccard"))
+    fs::write(at.join("other.yaml"), pipeline.replace("distance: \"${distance}\"", "distance: jaccard"))
         .expect("a disk");
     let said = fails(at, &["check", "other.yaml"], 1);
     assert!(said.contains("levenshtein"), "{said}");
+}
+
+/// The rows of results in CSV: query, id and distance.
+fn rows(csv: &str) -> Vec<(String, usize, f64)> {
+    let lines = csv.lines().skip(1).map(|line| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let distance = fields.last().expect("a distance").parse::<f64>().expect("a number");
+        (fields[0].to_owned(), fields[2].parse::<usize>().expect("an id"), distance)
+    });
+    let mut rows: Vec<_> = lines.collect();
+    rows.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.cmp(&b.1)));
+    rows
+}
+
+#[test]
+fn costs_and_scores_are_those_of_the_definition() {
+    let folder = folder();
+    let (at, words) = (folder.path(), words(200));
+    write(at, &words);
+    let letters = |word: &str| word.chars().collect::<Vec<char>>();
+    let longest = (0..words.len()).max_by_key(|id| letters(&words[*id]).len()).expect("a word");
+    let (from, name, queries) = (&words[longest], format!("w{longest}"), format!("queries=w{longest}"));
+    let query = ["--set", "texts=words.jsonl", "--set", &queries];
+    let found = |run: &[&str]| rows(&ok(at, &[run, &query[..]].concat()));
+    let expected = |number: &dyn Fn(&[char], &[char]) -> f64| -> Vec<(String, usize, f64)> {
+        let each = words.iter().enumerate();
+        each.map(|(id, word)| (name.clone(), id, number(&letters(from), &letters(word)))).collect()
+    };
+    let costs = EditCosts::new(2, 2, 3).expect("costs");
+    let set = ["--set", "insert=2", "--set", "delete=2", "--set", "replace=3"];
+    let run = [&["run", "edit_distances", "--set", "distance=edit"][..], &set].concat();
+    assert_eq!(found(&run), expected(&|from, to| costs.reference(from, to)));
+    // The way back has other costs, so it is no distance.
+    let directed = ["--set", "insert=1", "--set", "delete=4", "--set", "replace=3"];
+    let costs = EditCosts::new(1, 4, 3).expect("costs");
+    let run = ["run", "alignments", "--set", "measure=edit", "--set", "format=csv"];
+    let (both, search) =
+        ([&run[..], &directed].concat(), ["run", "edit_distances", "--set", "distance=edit"]);
+    assert_eq!(found(&both), expected(&|from, to| costs.reference(from, to)));
+    let refused = [&search[..], &directed, &query].concat();
+    assert!(fails(at, &refused, 1).contains("`insert` costs 1 and `delete` 4"));
+    let local = LocalScores::new(2, 3, 1, 4).expect("scores");
+    let run = [&["run", "alignments", "--set", "format=csv"][..], &directed].concat();
+    assert_eq!(found(&run), expected(&|from, to| 0.0 - local.reference(from, to)));
+    let mut scores: Vec<f64> =
+        expected(&|from, to| local.reference(from, to)).into_iter().map(|row| row.2).collect();
+    scores.sort_by(f64::total_cmp);
+    let (least, range) = (scores[150], format!("range=-{}", scores[150]));
+    let within = expected(&|from, to| 0.0 - local.reference(from, to));
+    let within: Vec<_> = within.into_iter().filter(|row| row.2 <= -least).collect();
+    assert!(least > 0.0 && within.len() < 200);
+    assert_eq!(found(&[&run[..], &["--set", &range]].concat()), within);
+    let wrong = [&run[..], &["--set", "range=6"], &query].concat();
+    assert!(fails(at, &wrong, 1).contains("-20"));
+    // A matrix, its fault, and a replacement that costs more than both.
+    fs::write(at.join("costs.txt"), "# vowels\na é\na 0 1\né 1 0\n").expect("a disk");
+    let by_matrix = [
+        "run",
+        "edit_distances",
+        "--set",
+        "distance=edit",
+        "--set",
+        "replace=9",
+        "--set",
+        "matrix=costs.txt",
+    ];
+    let matrix = boxwork_kernels::distance::LetterMatrix::parse("a é\na 0 1\né 1 0").expect("a matrix");
+    let costs = EditCosts::new(1, 1, 9).and_then(|costs| costs.with_matrix(matrix.into())).expect("costs");
+    assert_eq!(found(&by_matrix), expected(&|from, to| costs.reference(from, to)));
+    fs::write(at.join("costs.txt"), "a é\na 0\né 1 0\n").expect("a disk");
+    let said = fails(at, &[&by_matrix[..], &query].concat(), 3);
+    assert!(said.contains("costs.txt") && said.contains("line 2"), "{said}");
+}
+
+#[test]
+fn series_are_warped() {
+    let folder = folder();
+    let at = folder.path();
+    let series: Vec<Vec<f32>> = (0..60_u16)
+        .map(|id| (0..40_u16).map(|place| f32::from(place * 7 * (id % 5 + 1) % 31 + id / 5)).collect())
+        .collect();
+    let lines: String =
+        series.iter().map(|series| format!("{{\"object\": {}}}\n", serde_json::json!(series))).collect();
+    fs::write(at.join("series.jsonl"), lines).expect("a disk");
+    let search = [
+        "search",
+        "--store",
+        "series.jsonl",
+        "--query",
+        "7",
+        "-k",
+        "9",
+        "--distance",
+        "dtw",
+        "--format",
+        "json",
+    ];
+    let found = json(&ok(at, &search));
+    let mut expected: Vec<(f64, u64)> =
+        series.iter().map(|other| Dtw::new(None).distance(&series[7], other)).zip(0..).collect();
+    expected.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let hits = found["queries"][0]["results"].as_array().expect("a list").iter();
+    let hits =
+        hits.map(|hit| (hit["distance"].as_f64().expect("a number"), hit["id"].as_u64().expect("an id")));
+    assert_eq!(hits.collect::<Vec<_>>(), expected[..9]);
+    let index = ["index", "--store", "series.jsonl", "--distance", "dtw", "--out", "series.pivots.arrow"];
+    let said = fails(at, &index, 1);
+    assert!(said.contains("dtw") && said.contains("triangle inequality"), "{said}");
 }

@@ -23,6 +23,7 @@ mod lp;
 mod hausdorff;
 mod emd;
 mod levenshtein;
+mod alignment;
 mod jaccard;
 mod root;
 
@@ -33,6 +34,9 @@ use std::fmt;
 
 use thiserror::Error;
 
+pub use alignment::{
+    COST_MAX, CostError, Dtw, Edit, EditCosts, LetterMatrix, LocalScores, MATRIX_LETTERS_MAX, MatrixFault,
+};
 pub use emd::Emd;
 pub use hausdorff::Hausdorff;
 pub use jaccard::Jaccard;
@@ -316,5 +320,17 @@ pub enum DistanceError {
         bytes: usize,
         /// The most.
         most: usize,
+    },
+    /// A number is so large that a sum of differences may overflow.
+    #[error(
+        "number {place} is {value}, and dtw takes numbers from -{most:e} to {most:e} in series of this length: divide all numbers"
+    )]
+    TooLarge {
+        /// Its place, from 0.
+        place: usize,
+        /// The number.
+        value: f32,
+        /// The most.
+        most: f32,
     },
 }

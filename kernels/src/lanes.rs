@@ -6,12 +6,14 @@
 
 mod bits;
 pub(crate) mod fused;
+pub(crate) mod steps;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use half::f16;
 
 use self::fused::Fused;
+use self::steps::Steps;
 use crate::CodePath;
 use crate::bits::Bits;
 
@@ -55,7 +57,7 @@ pub(crate) const ROUND: f32 = 12_582_912.0;
 const _: () = assert!(ROUND == 1.5 * (1 << 23) as f32);
 
 /// The vector operations of one instruction set. A value proves that the machine has the instructions.
-pub(crate) trait Lanes: Bits + Fused<f64> + Fused<f32> {
+pub(crate) trait Lanes: Bits + Fused<f64> + Fused<f32> + Steps<u16> + Steps<u32> + Steps<f32> {
     /// Numbers in a vector.
     const COUNT: usize;
     /// A vector.

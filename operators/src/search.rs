@@ -16,6 +16,7 @@ pub(crate) mod prefilter;
 pub(crate) mod rest;
 pub(crate) mod exact_distance;
 pub(crate) mod edit_distances;
+pub(crate) mod alignments;
 pub(crate) mod permutation_candidates;
 pub(crate) mod merge;
 pub(crate) mod filter_range;
@@ -40,6 +41,7 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &distance::SQFD,
     &exact_distance::EXACT_DISTANCE,
     &edit_distances::EDIT_DISTANCES,
+    &alignments::ALIGNMENTS,
     &permutation_candidates::PERMUTATION_CANDIDATES,
     &merge::MERGE,
     &filter_range::FILTER_RANGE,

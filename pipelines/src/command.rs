@@ -243,7 +243,7 @@ struct Space {
 impl Space {
     /// The options that give a distance.
     fn of(options: DistanceOptions) -> Self {
-        let DistanceOptions { distance, p, root, similarity, ground, alpha } = options;
+        let DistanceOptions { distance, p, root, similarity, ground, alpha, .. } = options;
         let (distance, similarity, ground) = (Some(distance), Some(similarity), Some(ground));
         Self { distance, p, root, similarity, ground, alpha }
     }

@@ -52,6 +52,7 @@ shipped!(
     "The k nearest vectors that a walk through a graph of near neighbours finds."
 );
 shipped!(KNN_GRAPH, "knn_graph.yaml", "The nearest neighbours of each vector of a store.");
+shipped!(ALIGNMENTS, "alignments.yaml", "Texts aligned with queries by directed costs or by local scores.");
 shipped!(EDIT_DISTANCES, "edit_distances.yaml", "The edit distances of all texts from many queries.");
 shipped!(EDIT_NEIGHBOURS, "edit_neighbours.yaml", "The texts nearest to each of many queries.");
 shipped!(PERMUTATION_INDEX, "permutation_index.yaml", "The pivots nearest to each object, in order.");
@@ -106,7 +107,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 53] = [
+pub const ALL: [Shipped; 54] = [
     EXTRACT,
     EMBED,
     ADD,
@@ -131,6 +132,7 @@ pub const ALL: [Shipped; 53] = [
     GRAPH_SEARCH,
     KNN_GRAPH,
     GRAPH_PATH,
+    ALIGNMENTS,
     EDIT_DISTANCES,
     EDIT_NEIGHBOURS,
     PERMUTATION_INDEX,

@@ -7,13 +7,15 @@ mod options;
 mod column_space;
 mod signature_space;
 mod distances;
+mod alignments;
 mod root_space;
 
 #[cfg(test)]
 mod tests;
 
+pub use alignments::{ALIGNMENTS, Alignment};
 pub use column_space::{ColumnDistance, ColumnSpace};
-pub use options::{ALPHA, DistanceOptions};
+pub use options::{ALPHA, DistanceOptions, EditConstants};
 pub use root_space::RootSpace;
 pub use signature_space::SignatureSpace;
 
@@ -45,7 +47,9 @@ distances! {
     distances::inner_product::IP,
     distances::inner_product::COSINE,
     distances::canberra::CANBERRA,
+    distances::dtw::DTW,
     distances::levenshtein::LEVENSHTEIN,
+    distances::edit::EDIT,
     distances::jaccard::JACCARD,
     distances::hamming::HAMMING,
     distances::hausdorff::HAUSDORFF,
@@ -95,6 +99,10 @@ pub enum Constants {
     Ground,
     /// `similarity`, `ground` and `alpha`.
     Similarity,
+    /// `insert`, `delete`, `replace` and `matrix`.
+    Costs,
+    /// `band`.
+    Band,
 }
 
 /// Finds a distance by name.

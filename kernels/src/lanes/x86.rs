@@ -7,6 +7,7 @@
 
 mod bits;
 mod fused;
+mod steps;
 
 #[cfg(not(miri))]
 use std::arch::asm;

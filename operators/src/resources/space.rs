@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use boxwork_kernels::distance::Properties;
+use boxwork_kernels::distance::{COST_MAX, Properties};
 use boxwork_kernels::vector::VectorMeasure;
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 use boxwork_stores::space::{SharedSpace, Space};
-use boxwork_stores::spaces::{self, DISTANCE_NAMES_OR_AUTO, DistanceOptions};
+use boxwork_stores::spaces::{self, DISTANCE_NAMES_OR_AUTO, DistanceOptions, EditConstants};
 use boxwork_stores::vector_codes::CodesError;
 
 const OBJECTS: Parameter = super::store_parameter("the objects");
@@ -32,6 +32,23 @@ const ALPHA: Parameter = Parameter::new(
     Default::Absent,
     "the steepness for sqfd; the store's by default, or 0.2 if it keeps none. Smaller values index better, larger ones \
      order better",
+);
+
+/// A cost of edits.
+pub(crate) const fn cost(name: &'static str, about: &'static str) -> Parameter {
+    Parameter::new(
+        name,
+        ParameterType::Integer { minimum: 1, maximum: COST_MAX as i64 },
+        Default::Absent,
+        about,
+    )
+}
+
+pub(crate) const MATRIX: Parameter = Parameter::new(
+    "matrix",
+    ParameterType::Path,
+    Default::Absent,
+    "a file with the costs of pairs of letters, for edit: a line of letters, then a line for each with its numbers",
 );
 
 /// A distance over objects, shared by requests as [`SharedSpace`].
@@ -61,6 +78,16 @@ pub(crate) static SPACE: ResourceSpec = ResourceSpec {
         SIMILARITY,
         GROUND,
         ALPHA,
+        cost("insert", "the cost of a letter that only the object has, for edit; 1 if not given"),
+        cost("delete", "the cost of a letter that only the query has, for edit; 1 if not given"),
+        cost("replace", "the cost of a letter in place of another one, for edit; 1 if not given"),
+        MATRIX,
+        Parameter::new(
+            "band",
+            ParameterType::integer_from(0),
+            Default::Absent,
+            "the most that places of series differ that dtw compares; not given: any",
+        ),
     ],
     example: "space: {kind: space, store: objects, distance: l2}",
     provides: Some("space"),
@@ -107,6 +134,10 @@ pub fn options(arguments: &Arguments, distance: Option<&str>) -> DistanceOptions
         Some(Value::Number(number)) => Some(*number),
         _ => None,
     };
+    let whole = |name: &str| match arguments.get(name) {
+        Some(Value::Integer(whole)) => Some(*whole),
+        _ => None,
+    };
     let usual = DistanceOptions::default();
     DistanceOptions {
         distance: distance.map(str::to_owned).or_else(|| text("distance")).unwrap_or(usual.distance),
@@ -115,7 +146,22 @@ pub fn options(arguments: &Arguments, distance: Option<&str>) -> DistanceOptions
         similarity: text("similarity").unwrap_or(usual.similarity),
         ground: text("ground").unwrap_or(usual.ground),
         alpha: number("alpha"),
+        costs: costs(arguments),
+        band: whole("band").and_then(|band| usize::try_from(band).ok()),
     }
+}
+
+/// The costs of edits that the arguments give.
+pub(crate) fn costs(arguments: &Arguments) -> EditConstants {
+    let cost = |name: &str| match arguments.get(name) {
+        Some(Value::Integer(cost)) => u32::try_from(*cost).ok(),
+        _ => None,
+    };
+    let matrix = match arguments.get("matrix") {
+        Some(Value::Text(file)) => Some(file.clone()),
+        _ => None,
+    };
+    EditConstants { insert: cost("insert"), delete: cost("delete"), replace: cost("replace"), matrix }
 }
 
 /// The properties of the space that a box or a resource names, as far as they are known with no file opened.

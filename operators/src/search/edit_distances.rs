@@ -1,4 +1,5 @@
-//! `edit_distances`: the edit distances of all texts of a store from many queries, many pairs at once.
+//! `edit_distances`: the edit distances of all texts of a store from many queries, many pairs at once. `alignments` goes over texts
+//! by the same operator.
 //!
 //! Invariants: distances are exact; with `k`, rows that are dropped cannot be among the k nearest by (distance, id).
 
@@ -11,6 +12,7 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::space::{PreparedMany, Space, SpaceError};
+use boxwork_stores::spaces::{DistanceOptions, EditConstants};
 
 use crate::columns::{self, distances_envelope};
 use crate::resources::{self, SPACE, check_range, get_range, range_parameter};
@@ -26,8 +28,9 @@ const PIECES_PER_SLOT: usize = 4;
 /// Distances of which the smallest is compared with the limit first.
 const GLANCE: usize = 64;
 
-const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
-const DISTANCES: Out = Out::new(0, "distances", columns::distances, "the texts and their distances");
+pub(super) const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
+pub(super) const DISTANCES: Out =
+    Out::new(0, "distances", columns::distances, "the texts and their distances");
 
 /// Computes the edit distances of texts from many queries.
 ///
@@ -38,7 +41,7 @@ const DISTANCES: Out = Out::new(0, "distances", columns::distances, "the texts a
 /// `distances`: for each query the texts and their distances: those within `range`, or all; with `k`, at least the k nearest.
 ///
 /// # Parameters
-/// `space`: texts, and the distance levenshtein. `k`: the parameter of the `top_k` behind this box; texts that it cannot keep
+/// `space`: texts, and the distance levenshtein, or edit with its costs. `k`: the parameter of the `top_k` behind this box; texts that it cannot keep
 /// are dropped. `range`: only texts at most this far away.
 pub(crate) static EDIT_DISTANCES: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -68,10 +71,10 @@ pub(crate) static EDIT_DISTANCES: OperatorSpec = OperatorSpec {
 };
 
 fn refuse_others(distance: &str) -> Result<(), String> {
-    match distance {
-        "levenshtein" => Ok(()),
-        other => Err(format!(
-            "edit distances are by levenshtein, not by {other}: write `distance: levenshtein` in the space, or compute \
+    match DistanceOptions::parse(distance).map(|options| (options.distance, options.root)) {
+        Some((name, false)) if ["levenshtein", "edit"].contains(&name.as_str()) => Ok(()),
+        _ => Err(format!(
+            "edit distances are by levenshtein or edit, not by {distance}: write `distance: levenshtein` in the space, or compute \
              its distances by `scan` and `distance`"
         )),
     }
@@ -79,14 +82,36 @@ fn refuse_others(distance: &str) -> Result<(), String> {
 
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let space = resources::space(bind)?;
-    refuse_others(&space.measure()).map_err(BoxError::new)?;
+    let measure = space.measure();
+    refuse_others(&measure).map_err(BoxError::new)?;
+    let costs = DistanceOptions::parse(&measure).map(|options| options.costs).unwrap_or_default();
     let range = get_range(bind, &*space)?.unwrap_or(f64::INFINITY);
     let k = bind.get_integer("k").and_then(|k| usize::try_from(k).ok());
+    over(bind, space, (k, range), dear_replacements(&costs))
+}
+
+/// What to note of costs by which a letter is never replaced: a deletion and an insertion cost less.
+pub(super) fn dear_replacements(costs: &EditConstants) -> Option<String> {
+    let [insert, delete, replace] = [costs.insert, costs.delete, costs.replace].map(|cost| cost.unwrap_or(1));
+    let both = insert + delete;
+    (replace > both).then(|| {
+        format!("`replace` costs {replace}, more than `insert` and `delete` together, so it counts as {both}")
+    })
+}
+
+/// The operator over the texts of a space, which computes from a query to a text.
+pub(super) fn over(
+    bind: &Bind<'_>,
+    space: Arc<dyn Space>,
+    (k, range): (Option<usize>, f64),
+    note: Option<String>,
+) -> Result<Box<dyn Operator>, BoxError> {
     let pieces = PIECES_PER_SLOT * bind.slots();
     Ok(Box::new(EditDistances {
         space,
         k,
         range,
+        note,
         pieces,
         queries: None,
         batch: 0,
@@ -100,6 +125,8 @@ struct EditDistances {
     space: Arc<dyn Space>,
     k: Option<usize>,
     range: f64,
+    /// What to note in the run.
+    note: Option<String>,
     /// Pieces of a firing.
     pieces: usize,
     /// Set by the first firing.
@@ -128,6 +155,9 @@ struct Piece {
 
 impl Operator for EditDistances {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if let Some(note) = self.note.take() {
+            cx.note(note);
+        }
         if self.queries.is_none() {
             self.queries = Some(self.asked(cx)?);
         }
@@ -303,7 +333,7 @@ mod tests {
     use boxwork_stores::any_kind::named;
     use boxwork_stores::object_column;
     use boxwork_stores::space::SharedSpace;
-    use boxwork_stores::spaces::{DistanceOptions, open};
+    use boxwork_stores::spaces::open;
     use boxwork_stores::testing;
 
     use super::*;

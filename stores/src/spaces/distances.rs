@@ -1,6 +1,8 @@
 //! The named distances, one file each.
 
 pub(super) mod canberra;
+pub(super) mod dtw;
+pub(super) mod edit;
 pub(super) mod emd;
 pub(super) mod hamming;
 pub(super) mod hausdorff;

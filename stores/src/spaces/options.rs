@@ -24,6 +24,53 @@ pub struct DistanceOptions {
     pub ground: String,
     /// The steepness of the similarity; without it the store's, or [`ALPHA`] for a store that keeps none.
     pub alpha: Option<f64>,
+    /// The costs of edit.
+    pub costs: EditConstants,
+    /// The most that places of series differ that dtw compares; without it they may be anywhere.
+    pub band: Option<usize>,
+}
+
+/// The costs of edits that are given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EditConstants {
+    /// The cost of a letter that the object has and the query has not; 1 if not given.
+    pub insert: Option<u32>,
+    /// The cost of a letter that the query has and the object has not; 1 if not given.
+    pub delete: Option<u32>,
+    /// The cost of a letter in place of another one; 1 if not given.
+    pub replace: Option<u32>,
+    /// A file with costs of pairs of letters, in place of `replace`.
+    pub matrix: Option<String>,
+}
+
+impl EditConstants {
+    /// The costs in words, empty if all are 1.
+    fn text(&self) -> String {
+        let [insert, delete, replace] =
+            [self.insert, self.delete, self.replace].map(|cost| cost.unwrap_or(1));
+        let mut text = String::new();
+        if [insert, delete, replace] != [1; 3] {
+            text += &format!("{COSTS}{insert}, {delete}, {replace}");
+        }
+        if let Some(matrix) = &self.matrix {
+            text += &format!("{MATRIX}{matrix}");
+        }
+        text
+    }
+
+    /// Parses [`EditConstants::text`].
+    fn parse(text: &str) -> Option<Self> {
+        let (costs, matrix) = match text.split_once(MATRIX) {
+            Some((costs, matrix)) => (costs, Some(matrix.to_owned())),
+            None => (text, None),
+        };
+        if costs.is_empty() {
+            return Some(Self { matrix, ..Self::default() });
+        }
+        let mut costs = costs.strip_prefix(COSTS)?.split(", ").map(|cost| cost.parse().ok());
+        let mut cost = || costs.next().flatten();
+        Some(Self { insert: Some(cost()?), delete: Some(cost()?), replace: Some(cost()?), matrix })
+    }
 }
 
 impl Default for DistanceOptions {
@@ -35,6 +82,8 @@ impl Default for DistanceOptions {
             similarity: "gaussian".to_owned(),
             ground: "l2".to_owned(),
             alpha: None,
+            costs: EditConstants::default(),
+            band: None,
         }
     }
 }
@@ -45,6 +94,13 @@ pub const ALPHA: f64 = 0.2;
 pub(super) const AUTO: &str = "auto";
 /// The beginning of the text of a rooted distance.
 const ROOT: &str = "root of ";
+/// The distance that has costs, and the beginnings of their text.
+const EDIT: &str = "edit";
+const COSTS: &str = " with costs ";
+const MATRIX: &str = " by the matrix ";
+/// The distance that has a band, and the beginning of its text.
+const DTW: &str = "dtw";
+const BAND: &str = " with band ";
 
 impl DistanceOptions {
     /// A distance of this name with the default constants.
@@ -60,6 +116,17 @@ impl DistanceOptions {
         if self.distance != "lp" && self.p.is_some() {
             let distance = &self.distance;
             return Err(format!("`p` is the exponent of lp, and the distance is {distance}: remove it"));
+        }
+        if self.distance != EDIT && self.costs != EditConstants::default() {
+            let distance = &self.distance;
+            return Err(format!(
+                "`insert`, `delete`, `replace` and `matrix` are costs of edit, and the distance is {distance}: write \
+                 `distance: edit`"
+            ));
+        }
+        if self.distance != DTW && self.band.is_some() {
+            let distance = &self.distance;
+            return Err(format!("`band` is one of dtw, and the distance is {distance}: remove it"));
         }
         if self.distance == AUTO {
             return Ok(None);
@@ -128,6 +195,8 @@ impl DistanceOptions {
                 let alpha = self.alpha.unwrap_or(ALPHA);
                 write!(text, "{} similarity over {} at alpha {alpha:?}", self.similarity, self.ground)
             }
+            Ok(Constants::Costs) => write!(text, "{}", self.costs.text()),
+            Ok(Constants::Band) => self.band.map_or(Ok(()), |band| write!(text, "{BAND}{band}")),
             Ok(Constants::None) | Err(_) => Ok(()),
         };
         written.expect("a string takes any text");
@@ -152,7 +221,8 @@ impl DistanceOptions {
                 flag("ground", &self.ground, &usual.ground);
                 flag("alpha", &format!("{:?}", self.alpha.unwrap_or(ALPHA)), "");
             }
-            Ok(Constants::None) | Err(_) => {}
+            // Costs and bands are constants of pipelines, and no options of commands.
+            Ok(Constants::Costs | Constants::Band | Constants::None) | Err(_) => {}
         }
         if self.root {
             flags.push_str(" --root");
@@ -164,7 +234,11 @@ impl DistanceOptions {
     pub fn parse(text: &str) -> Option<Self> {
         let (root, text) = text.strip_prefix(ROOT).map_or((false, text), |rest| (true, rest));
         let usual = Self { root, ..Self::default() };
-        let options = if let Some((similarity, rest)) = text.split_once(" similarity over ") {
+        let options = if let Some(costs) = text.strip_prefix(EDIT) {
+            Self { distance: EDIT.to_owned(), costs: EditConstants::parse(costs)?, ..usual }
+        } else if let Some((distance, band)) = text.split_once(BAND) {
+            Self { distance: distance.to_owned(), band: Some(band.parse().ok()?), ..usual }
+        } else if let Some((similarity, rest)) = text.split_once(" similarity over ") {
             let (ground, alpha) = rest.split_once(" at alpha ")?;
             let (similarity, ground) = (similarity.to_owned(), ground.to_owned());
             let alpha = Some(alpha.parse().ok()?);

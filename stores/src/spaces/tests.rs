@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use arrow_array::{ArrayRef, StringArray, UInt32Array};
-use boxwork_kernels::distance::{Distance as _, Emd, Hausdorff, Jaccard, Levenshtein, Lp, Properties};
+use boxwork_kernels::distance::{
+    Distance as _, Dtw, Edit, EditCosts, Emd, Hausdorff, Jaccard, LetterMatrix, Levenshtein, Lp, Properties,
+};
 use boxwork_kernels::interrupt::never;
 use boxwork_kernels::sqfd::{SignatureRef, reference};
 use boxwork_kernels::vector::VectorMeasure;
@@ -127,6 +129,21 @@ fn columns_say_the_distances_of_the_definition() {
     }
     let levenshtein = of::<Texts>(&texts, |a, b| Levenshtein.distance(a, b));
     check(&options("levenshtein", "l2"), &texts, &levenshtein);
+    let costs = EditConstants { insert: Some(3), delete: Some(3), replace: Some(5), matrix: None };
+    let edit = Edit::new(EditCosts::new(3, 3, 5).unwrap()).unwrap();
+    let by_costs = DistanceOptions { costs, ..DistanceOptions::named("edit") };
+    check(&by_costs, &texts, &of::<Texts>(&texts, |a, b| edit.reference(a, b)));
+    let (matrix, file) = ("a b\na 0 2\nb 2 0\n", folder.path().join("costs.txt"));
+    fs::write(&file, matrix).unwrap();
+    let costs = EditCosts::new(3, 3, 5).unwrap();
+    let edit = Edit::new(costs.with_matrix(Arc::new(LetterMatrix::parse(matrix).unwrap())).unwrap()).unwrap();
+    let mut by_matrix = by_costs.clone();
+    by_matrix.costs.matrix = Some(file.to_str().unwrap().to_owned());
+    check(&by_matrix, &texts, &of::<Texts>(&texts, |a, b| edit.reference(a, b)));
+    for band in [None, Some(1)] {
+        let (options, dtw) = (DistanceOptions { band, ..DistanceOptions::named("dtw") }, Dtw::new(band));
+        check(&options, &vectors, &of::<Vectors>(&vectors, |a, b| dtw.distance(&a.widened(), &b.widened())));
+    }
     check(&options("jaccard", "l2"), &sets, &of::<Sets>(&sets, |a, b| Jaccard.distance(a, b)));
 }
 
@@ -328,7 +345,9 @@ fn every_distance_is_listed_once_with_what_it_is_of() {
             "ip",
             "cosine",
             "canberra",
+            "dtw",
             "levenshtein",
+            "edit",
             "jaccard",
             "hamming",
             "hausdorff",
@@ -339,4 +358,36 @@ fn every_distance_is_listed_once_with_what_it_is_of() {
     let of: Vec<&str> = DISTANCES.iter().map(|distance| distance.of()).collect();
     assert_eq!(of[6..11], ["vectors", "texts", "sets", "codes", "signatures"]);
     assert_eq!(options("sqfd", "l2").properties(), Ok(Some(Properties::hilbert("sqfd"))));
+}
+
+#[test]
+fn costs_without_a_distance_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |options: &DistanceOptions| options.properties().unwrap_err();
+    let edit = |insert, delete, matrix: Option<&str>| {
+        let costs = EditConstants { insert, delete, replace: None, matrix: matrix.map(str::to_owned) };
+        DistanceOptions { costs, ..DistanceOptions::named("edit") }
+    };
+    assert!(refused(&edit(Some(0), None, None)).contains("`insert` costs 0"));
+    assert!(refused(&edit(Some(2), None, None)).contains("`insert` costs 2 and `delete` 1"));
+    let of_texts = DistanceOptions { distance: "levenshtein".to_owned(), ..edit(Some(2), Some(2), None) };
+    assert!(refused(&of_texts).contains("write `distance: edit`"));
+    assert!(refused(&DistanceOptions { band: Some(3), ..DistanceOptions::named("l2") }).contains("`band`"));
+    // No index of pivots is sound: of series, and of a matrix, which may break the triangle inequality.
+    let of_matrix = edit(None, None, Some("costs.txt")).properties().unwrap().unwrap();
+    let of_series = DistanceOptions::named("dtw").properties().unwrap().unwrap();
+    for properties in [of_matrix, of_series] {
+        assert!(allow_index(&properties).unwrap_err().contains("triangle inequality"));
+    }
+    // The file and the line of a bad matrix are named.
+    let file = folder.path().join("costs.txt");
+    let options = edit(None, None, Some(file.to_str().unwrap()));
+    let fault = || open(&options, texts(folder.path())).unwrap_err().to_string();
+    assert!(fault().contains("costs.txt"));
+    for (matrix, says) in
+        [("a b\na 0 1\n", "line 2"), ("a b\na 0 1\nb 2 0", "`a` by `b`"), ("a\na 1", "by itself")]
+    {
+        fs::write(&file, matrix).unwrap();
+        assert!(fault().contains(says), "{}", fault());
+    }
 }

@@ -1,0 +1,23 @@
+//! Distances of sequences by their cheapest alignment, where the costs of edits are not 1.
+//!
+//! Each is a table of numbers: a cell follows from its neighbours above, to the left, and between them. A module computes the table of a
+//! long pair in stripes, another one the tables of a text and many others abreast, in numbers of 16 bits as long as all of the table fit.
+//!
+//! Modules in reading order: `matrix`, `stripes`, `abreast`, `compare`, `letters`, then one distance each.
+
+mod matrix;
+mod stripes;
+mod abreast;
+mod compare;
+mod letters;
+mod edit;
+mod local;
+mod warping;
+
+#[cfg(test)]
+mod tests;
+
+pub use edit::{COST_MAX, CostError, Edit, EditCosts};
+pub use local::LocalScores;
+pub use matrix::{LetterMatrix, MATRIX_LETTERS_MAX, MatrixFault};
+pub use warping::Dtw;

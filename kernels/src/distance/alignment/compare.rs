@@ -1,0 +1,138 @@
+//! One text against many others: which of them are computed abreast, and which in stripes of their own.
+
+use super::stripes::{Pair, Recurrence, Table, WIDTH_MAX};
+use super::{abreast, stripes};
+use crate::CodePath;
+use crate::interrupt::{Interrupt, Interrupted, ask};
+use crate::lanes::steps::{Count, Steps};
+use crate::lanes::{Lanes, Work, run};
+
+/// Stripes take so many times as long for a vector of cells: their chains of dependent operations are longer.
+const STRIPES_SLOWER: usize = 3;
+/// Columns of numbers of longer texts leave the second-level cache.
+const ROWS_ABREAST_MAX: usize = 16_384;
+
+/// A text and others, by the numbers of their letters.
+pub(super) struct Compared<'a, N> {
+    pub(super) rows: &'a [N],
+    /// The others one after the other, and their lengths.
+    pub(super) columns: &'a [N],
+    pub(super) lengths: &'a [usize],
+    /// Letters that pad rows and columns.
+    pub(super) padding: [N; 2],
+    pub(super) table: Option<&'a Table<N>>,
+}
+
+/// The comparison of texts by a recurrence.
+pub(super) struct Compare<'a, 'b, N, R> {
+    pub(super) recurrence: R,
+    pub(super) compared: Compared<'a, N>,
+    /// Takes the place of a text among the others, the number in its last cell, and the largest number that is kept.
+    pub(super) give: &'a mut (dyn FnMut(usize, N, N) + 'b),
+    pub(super) interrupt: Interrupt<'a>,
+}
+
+impl<N, R> Compare<'_, '_, N, R>
+where
+    Self: Work<Done = Result<(), Interrupted>>,
+{
+    /// Compares the texts.
+    ///
+    /// # Errors
+    /// When the caller interrupts.
+    pub(super) fn run(self, path: CodePath) -> Result<(), Interrupted> {
+        run(path, self)
+    }
+}
+
+/// Implements the work for a kind of number.
+macro_rules! work {
+    ($number:ty, $recurrence:ty) => {
+        impl Work for Compare<'_, '_, $number, $recurrence> {
+            type Done = Result<(), Interrupted>;
+
+            #[inline(always)]
+            fn run<L: Lanes>(self, lanes: L) -> Self::Done {
+                each::<$number, L, $recurrence>(lanes, self)
+            }
+        }
+    };
+}
+work!(u16, super::edit::Costs<u16>);
+work!(u32, super::edit::Costs<u32>);
+work!(u16, super::local::Scores<u16>);
+work!(u32, super::local::Scores<u32>);
+work!(f32, super::warping::Warping<false>);
+work!(f32, super::warping::Warping<true>);
+
+#[inline(always)]
+fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
+    s: S,
+    work: Compare<'_, '_, N, R>,
+) -> Result<(), Interrupted> {
+    let Compare { recurrence, compared, give, interrupt } = work;
+    let Compared { rows, columns, lengths, padding, table } = compared;
+    let mut starts = Vec::with_capacity(lengths.len());
+    let mut start = 0;
+    for length in lengths {
+        starts.push(start);
+        start += length;
+    }
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|text| lengths[*text]);
+    let mut places: Vec<[N; WIDTH_MAX]> = Vec::new();
+    for texts in order.chunks(S::WIDTH) {
+        ask(interrupt)?;
+        if rows.is_empty() {
+            for text in texts {
+                give(*text, recurrence.top(lengths[*text]), N::default());
+            }
+        } else if is_abreast::<N, S>(rows.len(), texts, lengths) {
+            let longest = texts.last().map_or(0, |text| lengths[*text]);
+            places.clear();
+            places.resize(longest, [padding[1]; WIDTH_MAX]);
+            for (lane, text) in texts.iter().enumerate() {
+                let letters = &columns[starts[*text]..][..lengths[*text]];
+                for (place, letter) in places.iter_mut().zip(letters) {
+                    place[lane] = *letter;
+                }
+            }
+            let group = abreast::Group { rows, columns: &places, table };
+            let below = abreast::fill(s, recurrence, &group);
+            for (lane, text) in texts.iter().enumerate() {
+                let last = match lengths[*text].checked_sub(1) {
+                    Some(column) => below.numbers[column][lane],
+                    None => recurrence.left(rows.len()),
+                };
+                give(*text, last, below.kept[lane]);
+            }
+        } else {
+            for text in texts {
+                ask(interrupt)?;
+                let columns = &columns[starts[*text]..][..lengths[*text]];
+                if columns.is_empty() {
+                    give(*text, recurrence.left(rows.len()), N::default());
+                    continue;
+                }
+                let filled = stripes::fill(s, recurrence, &Pair { rows, columns, padding, table });
+                let mut largest = N::default();
+                for kept in filled.kept {
+                    largest = if kept > largest { kept } else { largest };
+                }
+                give(*text, filled.last, largest);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether texts in order of their lengths take less time abreast.
+#[inline(always)]
+fn is_abreast<N, S: Steps<N>>(rows: usize, texts: &[usize], lengths: &[usize]) -> bool {
+    let longest = texts.last().map_or(0, |text| lengths[*text]);
+    let mut stripes = 0;
+    for text in texts {
+        stripes += (lengths[*text] + S::WIDTH) * rows.next_multiple_of(S::WIDTH) / S::WIDTH;
+    }
+    rows <= ROWS_ABREAST_MAX && longest * rows <= STRIPES_SLOWER * stripes
+}
