@@ -232,3 +232,42 @@ fn series_are_warped() {
     let said = fails(at, &index, 1);
     assert!(said.contains("dtw") && said.contains("triangle inequality"), "{said}");
 }
+
+#[test]
+fn all_texts_are_compared_with_all() {
+    let folder = folder();
+    let (at, words) = (folder.path(), words(150));
+    write(at, &words);
+    // More queries than a request takes are split as others are.
+    let many = self::words(4200);
+    let (all, lines) =
+        (["run", "edit_distances", "--set", "texts=words.jsonl", "--set", "queries=all"], "lines");
+    let checksum = |csv: &str, of: usize| -> (usize, f64) {
+        let rows = csv.lines().skip(1).map(|line| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let [query, id, distance] =
+                [fields[0].strip_prefix('w'), Some(fields[2]), fields.last().copied()]
+                    .map(|field| field.expect(lines).parse::<f64>().expect("a number"));
+            (query * of as f64 + id) % 1009.0 * distance
+        });
+        rows.fold((0, 0.0), |(count, sum), row| (count + 1, sum + row))
+    };
+    let expected: f64 = (0..words.len() * words.len())
+        .map(|pair| {
+            let (query, id) = (pair / words.len(), pair % words.len());
+            (pair % 1009) as f64 * distance(&words[query], &words[id])
+        })
+        .sum();
+    for workers in ["1", "2"] {
+        let found = ok(at, &[&all[..], &["--workers", workers]].concat());
+        assert_eq!(checksum(&found, words.len()), (words.len() * words.len(), expected));
+    }
+    write(at, &many);
+    let near = ok(at, &[&all[..], &["--set", "within=0"]].concat());
+    let same = |word: &String| many.iter().filter(|other| *other == word).count();
+    assert_eq!(near.lines().count() - 1, many.iter().map(same).sum::<usize>());
+    // A text of this name is a query like others.
+    fs::write(at.join("words.jsonl"), "{\"object\": \"all\"}\n{\"object\": \"ball\"}\n").expect("a disk");
+    let found = ok(at, &all);
+    assert_eq!(found.lines().skip(1).collect::<Vec<_>>(), ["all,1,0,all,0", "all,2,1,ball,1"]);
+}

@@ -30,7 +30,8 @@ const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with 
 /// object itself: a text, or a vector or set as a JSON list such as `[0.5, 1]`. With a `file` of vectors a query is the
 /// number of a row in it, from 0; without queries all rows are asked. If the only query is a file of vectors and no object has
 /// its name, its rows are asked. The `file` may be a store of vectors, too: a row is an object, by its id, and gives the
-/// query its name.
+/// query its name. If the only query is the word of `all`, and no object has this name, each object of the store is a query; the pipeline
+/// needs a parameter `file` for it.
 ///
 /// # Inputs
 /// None. A request's caller may give the queries with their objects ([`query_objects`](super::query_objects)); the
@@ -41,7 +42,8 @@ const QUERIES: Out = Out::new(0, "queries", columns::queries, "the queries with 
 ///
 /// # Parameters
 /// `queries`: names, paths or objects; or rows of `file`. `store`: the store that is searched. `file`: a file of vectors as
-/// `read_vectors` takes it, or a store of vectors. `type`, `dimensions`: what a file of nothing but numbers holds.
+/// `read_vectors` takes it, or a store of vectors, or the store that is searched. `type`, `dimensions`: what a file of nothing but
+/// numbers holds. `all`: a word that asks for all objects.
 pub static READ_QUERY: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -60,6 +62,12 @@ pub static READ_QUERY: OperatorSpec = OperatorSpec {
         ),
         TYPE,
         DIMENSIONS,
+        Parameter::new(
+            "all",
+            ParameterType::Text,
+            Default::Absent,
+            "a word in place of the queries for all objects of the store, such as all",
+        ),
     ],
     outputs: &[QUERIES],
     expand: Some(rows_of_file),
@@ -67,11 +75,22 @@ pub static READ_QUERY: OperatorSpec = OperatorSpec {
     ..OperatorSpec::new("read_query", "Finds, reads or extracts the queries' objects.", Kind::Stateful, make)
 };
 
-/// The rows of a file of vectors as queries: of `file` if no queries are given, or of the only query if it is such a file.
+/// The rows of a file of vectors as queries: of `file` if no queries are given, or of the only query if it is such a file; or all
+/// objects of the store.
 fn rows_of_file(bind: &Bind<'_>) -> Result<Vec<(&'static str, Value)>, BoxError> {
     let (given, store) = (bind.texts("queries"), resources::store(bind)?);
     let path = match (bind.get_text("file"), &given[..]) {
         (Some(file), []) => file,
+        (None, [only]) if bind.get_text("all") == Some(only) && store.find(only)?.is_none() => {
+            let ids = store.among(0..store.ids_count()).map(|id| Value::Text(id.to_string())).collect();
+            let path = store.path().to_str().ok_or_else(|| {
+                BoxError::new(format!(
+                    "the path `{}` is not in UTF-8: rename the file",
+                    store.path().display()
+                ))
+            })?;
+            return Ok(vec![("queries", Value::List(ids)), ("file", Value::Text(path.to_owned()))]);
+        }
         (None, [only]) if is_file(only, bind) && store.kind() == "vectors" && store.find(only)?.is_none() => {
             only
         }
@@ -97,7 +116,12 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     }
     let (given, store) = (bind.texts("queries"), resources::store(bind)?);
     if let Some(path) = bind.get_text("file") {
-        return Ok(Box::new(ReadRows { path: path.to_owned(), rows: Rows::open(path, bind)?, given }));
+        // The store that is searched is open already, with its column.
+        let rows = match store.path() == Path::new(path) {
+            true => Rows::Store(store),
+            false => Rows::open(path, bind)?,
+        };
+        return Ok(Box::new(ReadRows { path: path.to_owned(), rows, given }));
     }
     let images = Images::new(Arc::clone(&store));
     Ok(Box::new(ReadQuery { given, store, found: None, names: Vec::new(), objects: Vec::new(), images }))

@@ -356,7 +356,7 @@ fn every_distance_is_listed_once_with_what_it_is_of() {
         ]
     );
     let of: Vec<&str> = DISTANCES.iter().map(|distance| distance.of()).collect();
-    assert_eq!(of[6..11], ["vectors", "texts", "sets", "codes", "signatures"]);
+    assert_eq!(of[6..13], ["vectors", "vectors", "texts", "texts", "sets", "codes", "signatures"]);
     assert_eq!(options("sqfd", "l2").properties(), Ok(Some(Properties::hilbert("sqfd"))));
 }
 
