@@ -5,7 +5,7 @@ use super::{abreast, stripes};
 use crate::CodePath;
 use crate::interrupt::{Interrupt, Interrupted, ask};
 use crate::lanes::steps::{Count, Steps};
-use crate::lanes::{Lanes, Work, run};
+use crate::lanes::{Work, run};
 
 /// Stripes take so many times as long for a vector of cells: their chains of dependent operations are longer.
 const STRIPES_SLOWER: usize = 3;
@@ -45,28 +45,26 @@ where
     }
 }
 
-/// Implements the work for a kind of number.
+/// Implements the comparison by a recurrence over a kind of number.
 macro_rules! work {
     ($number:ty, $recurrence:ty) => {
-        impl Work for Compare<'_, '_, $number, $recurrence> {
-            type Done = Result<(), Interrupted>;
+        impl $crate::lanes::Work
+            for $crate::distance::alignment::compare::Compare<'_, '_, $number, $recurrence>
+        {
+            type Done = Result<(), $crate::interrupt::Interrupted>;
 
             #[inline(always)]
-            fn run<L: Lanes>(self, lanes: L) -> Self::Done {
-                each::<$number, L, $recurrence>(lanes, self)
+            fn run<L: $crate::lanes::Lanes>(self, lanes: L) -> Self::Done {
+                $crate::distance::alignment::compare::each::<$number, L, $recurrence>(lanes, self)
             }
         }
     };
 }
-work!(u16, super::edit::Costs<u16>);
-work!(u32, super::edit::Costs<u32>);
-work!(u16, super::local::Scores<u16>);
-work!(u32, super::local::Scores<u32>);
-work!(f32, super::warping::Warping<false>);
-work!(f32, super::warping::Warping<true>);
+pub(super) use work;
 
+/// Compares the texts, with the operations of a path.
 #[inline(always)]
-fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
+pub(super) fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
     s: S,
     work: Compare<'_, '_, N, R>,
 ) -> Result<(), Interrupted> {

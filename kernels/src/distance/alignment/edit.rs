@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::compare::{Compare, Compared};
+use super::compare::{Compare, Compared, work};
 use super::letters::{self, Alphabet, Coded};
 use super::matrix::LetterMatrix;
 use super::stripes::Recurrence;
@@ -212,6 +212,9 @@ pub(super) struct Costs<N> {
     delete: N,
     replace: N,
 }
+
+work!(u16, Costs<u16>);
+work!(u32, Costs<u32>);
 
 impl<N: Count, S: Steps<N>> Recurrence<N, S> for Costs<N> {
     #[inline(always)]

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::compare::{Compare, Compared};
+use super::compare::{Compare, Compared, work};
 use super::edit::{COST_MAX, CostError, NUMBER_MAX};
 use super::letters::{self, Alphabet, Coded};
 use super::matrix::LetterMatrix;
@@ -149,6 +149,9 @@ pub(super) struct Scores<N> {
     insert: N,
     delete: N,
 }
+
+work!(u16, Scores<u16>);
+work!(u32, Scores<u32>);
 
 impl<N: Count, S: Steps<N>> Recurrence<N, S> for Scores<N> {
     #[inline(always)]

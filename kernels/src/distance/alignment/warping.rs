@@ -4,7 +4,7 @@
 //! Sums are of f32, in an order that the table alone determines: a distance has the same bits on every path, and in either order of
 //! the series.
 
-use super::compare::{Compare, Compared};
+use super::compare::{Compare, Compared, work};
 use super::letters;
 use super::stripes::Recurrence;
 use crate::CodePath;
@@ -106,6 +106,9 @@ impl Distance for Dtw {
 /// The recurrence D(i, j) = |a - b| + min(D(i-1, j-1), D(i-1, j), D(i, j-1)), with the band.
 #[derive(Clone, Copy)]
 pub(super) struct Warping<const IS_BANDED: bool>(usize);
+
+work!(f32, Warping<false>);
+work!(f32, Warping<true>);
 
 impl<S: Steps<f32>, const IS_BANDED: bool> Recurrence<f32, S> for Warping<IS_BANDED> {
     const IS_BANDED: bool = IS_BANDED;
