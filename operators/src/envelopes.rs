@@ -8,7 +8,7 @@ use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::operator::{BoxError, Context, Out, Pushed};
 
 /// Envelopes that are made before the first of them leaves.
-const MADE_AT_ONCE: usize = 32;
+const MADE_AT_ONCE: usize = 64;
 
 /// The envelopes of a result on their way out.
 #[derive(Default)]

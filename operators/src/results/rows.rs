@@ -22,7 +22,7 @@ const BATCH_ROWS: usize = 4096;
 /// From so many rows on an envelope becomes a batch as it is.
 const LARGE_ROWS: usize = 2048;
 /// Batches whose names are gathered before the last has come.
-const GATHERED_AT_ONCE: usize = 32;
+const GATHERED_AT_ONCE: usize = 64;
 
 /// The sink of any format if the request's caller takes the results: rows of [`columns::answers`](crate::columns::answers).
 ///
@@ -61,11 +61,14 @@ impl Operator for RowSink {
         let mut pieces = in_order(std::mem::take(&mut self.pieces))?;
         let without = pieces.iter_mut().filter(|piece| piece.names.is_none()).collect();
         gather(cx, without, &*self.store)?;
+        let mut made = with_first_ranks(pieces)?;
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut made, 1, |_, made| made.iter_mut().for_each(Made::make));
+        });
         let (store, writer, looked) = (&*self.store, &mut self.output.writer, self.looked);
         cx.detached(CALLER, || {
-            let mut last = None;
-            for piece in pieces {
-                let rows = piece.into_rows(&mut last, store)?;
+            for made in made {
+                let rows = made.into_rows(store)?;
                 let rows = match looked {
                     None => rows,
                     Some(looked) => with_metadata(&rows, looked)?,
@@ -91,19 +94,15 @@ impl Piece {
         self.envelope.rows() >= LARGE_ROWS
     }
 
-    /// The rows as the caller gets them. `last` is the last row's query and its rank. Names that no slot has gathered are read.
-    fn into_rows(self, last: &mut Option<(u32, u32)>, store: &dyn Store) -> Result<RecordBatch, BoxError> {
+    /// The rows as the caller gets them, of which the first has a rank.
+    fn rows(&self, first_rank: u32, names: StringArray) -> Result<RecordBatch, BoxError> {
         let envelope = &self.envelope;
+        let mut last = (envelope.u32s("query")?.first().copied().unwrap_or(0), first_rank - 1);
         let ranks = envelope.u32s("query")?.iter().map(|query| {
-            let rank = last.filter(|(before, _)| before == query).map_or(1, |(_, rank)| rank + 1);
-            *last = Some((*query, rank));
-            rank
+            last = (*query, if *query == last.0 { last.1 + 1 } else { 1 });
+            last.1
         });
         let ranks = UInt32Array::from_iter_values(ranks);
-        let names = match self.names {
-            Some(names) => names?,
-            None => names_of(envelope.u64s("id")?, store)?,
-        };
         let column = |name| envelope.column(name).map(Arc::clone);
         let columns: [(&str, ArrayRef); 5] = [
             ("query", column("query")?),
@@ -114,6 +113,47 @@ impl Piece {
         ];
         Ok(RecordBatch::try_from_iter(columns)?)
     }
+}
+
+/// A piece, the rank of its first row, and its rows once they are made.
+struct Made {
+    piece: Piece,
+    first_rank: u32,
+    rows: Option<Result<RecordBatch, BoxError>>,
+}
+
+impl Made {
+    /// Makes the rows, if names were gathered.
+    fn make(&mut self) {
+        if let Some(names) = self.piece.names.take() {
+            self.rows =
+                Some(names.map_err(BoxError::from).and_then(|names| self.piece.rows(self.first_rank, names)));
+        }
+    }
+
+    /// The rows; names that no slot has gathered are read.
+    fn into_rows(self, store: &dyn Store) -> Result<RecordBatch, BoxError> {
+        let read = || self.piece.rows(self.first_rank, names_of(self.piece.envelope.u64s("id")?, store)?);
+        self.rows.unwrap_or_else(read)
+    }
+}
+
+/// Pieces with the ranks of their first rows: a query's rows may go on from the piece before.
+fn with_first_ranks(pieces: Vec<Piece>) -> Result<Vec<Made>, EnvelopeError> {
+    // The last query so far, and its rows.
+    let mut last: Option<(u32, u32)> = None;
+    let mut made = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let queries = piece.envelope.u32s("query")?;
+        let before = last.filter(|(query, _)| queries.first() == Some(query)).map_or(0, |(_, rows)| rows);
+        if let Some(query) = queries.last() {
+            let run = queries.iter().rev().take_while(|other| *other == query).count();
+            let goes_on = if run == queries.len() { before } else { 0 };
+            last = Some((*query, goes_on + run as u32));
+        }
+        made.push(Made { piece, first_rank: before + 1, rows: None });
+    }
+    Ok(made)
 }
 
 /// Gathers the names of pieces, of those that the store has in memory, side by side: they lie all over the store.
@@ -190,9 +230,13 @@ mod tests {
 
     use super::*;
 
-    /// Rows of answers of 7 objects each.
+    /// Rows of the first answer.
+    const FIRST: usize = 3 * BATCH_ROWS - 7;
+
+    /// Rows of answers of 7 objects each, the first of which has as many as three batches.
     fn rows(count: usize) -> Vec<(u32, u64, f64)> {
-        (0..count).map(|row| (row as u32 / 7, (row * 5 % 6) as u64, (row % 7) as f64)).collect()
+        let of_query = |row: usize| row.saturating_sub(FIRST) / 7;
+        (0..count).map(|row| (of_query(row) as u32, (row * 5 % 6) as u64, row as f64)).collect()
     }
 
     fn pieces<'a>(rows: impl IntoIterator<Item = &'a [(u32, u64, f64)]>) -> Vec<Piece> {
@@ -204,7 +248,7 @@ mod tests {
     fn rows_are_in_order_in_whatever_envelopes_they_come() {
         let folder = tempfile::tempdir().unwrap();
         let store = testing::store(folder.path(), 6);
-        for count in [0, 1, BATCH_ROWS, 2 * BATCH_ROWS + 3] {
+        for count in [0, 1, BATCH_ROWS, 2 * BATCH_ROWS + 3, 5 * BATCH_ROWS + 3] {
             let rows = rows(count);
             for len in [1000, LARGE_ROWS + 1, BATCH_ROWS] {
                 for is_reversed in [false, true] {
@@ -223,9 +267,10 @@ mod tests {
                     if is_kept {
                         assert_eq!(kept, gathered, "{count} rows by {len}");
                     }
-                    let (mut last, mut at) = (None, 0);
-                    for piece in pieces {
-                        let batch = piece.into_rows(&mut last, &*store).unwrap();
+                    let mut at = 0;
+                    for mut made in with_first_ranks(pieces).unwrap() {
+                        made.make();
+                        let batch = made.into_rows(&*store).unwrap();
                         let (queries, ranks) = (
                             batch["query"].as_primitive::<UInt32Type>(),
                             batch["rank"].as_primitive::<UInt32Type>(),
@@ -236,10 +281,9 @@ mod tests {
                         for row in 0..batch.num_rows() {
                             let (query, id, distance) = rows[at];
                             assert_eq!((queries.value(row), ids.value(row)), (query, id));
-                            assert_eq!(
-                                (ranks.value(row), distances.value(row)),
-                                (at as u32 % 7 + 1, distance)
-                            );
+                            let before = if query == 0 { 0 } else { FIRST + 7 * query as usize };
+                            assert_eq!(ranks.value(row), (at - before) as u32 + 1);
+                            assert_eq!(distances.value(row), distance);
                             assert_eq!(names.value(row), store.name(id).unwrap());
                             at += 1;
                         }
@@ -254,7 +298,8 @@ mod tests {
     fn no_results_are_a_batch_without_rows() {
         let folder = tempfile::tempdir().unwrap();
         let store = testing::store(folder.path(), 1);
-        let [piece] = <[Piece; 1]>::try_from(in_order(Vec::new()).unwrap()).ok().unwrap();
-        assert_eq!(piece.into_rows(&mut None, &*store).unwrap().num_rows(), 0);
+        let pieces = with_first_ranks(in_order(Vec::new()).unwrap()).unwrap();
+        let [made] = <[Made; 1]>::try_from(pieces).ok().unwrap();
+        assert_eq!(made.into_rows(&*store).unwrap().num_rows(), 0);
     }
 }
