@@ -3,11 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::builder::{FixedSizeListBuilder, UInt8Builder};
-use arrow_array::{ArrayRef, StringArray};
 use boxwork_kernels::pieces::one_by_one;
 use boxwork_kernels::rotation::Start;
-use boxwork_kernels::vector::NumberType;
+use boxwork_kernels::vector::{NumberType, VectorRef};
 use boxwork_stores::kinds::Vectors;
 use boxwork_stores::lists::{self, Assigned, Coding, Lists, ListsError, ListsOptions, Training};
 use boxwork_stores::object_store::Rows;
@@ -22,15 +20,13 @@ const LISTS: usize = 5;
 
 /// A space of so many vectors of bytes, without the one with the id 2.
 pub fn space(count: usize) -> Arc<dyn Space> {
-    let mut vectors = FixedSizeListBuilder::new(UInt8Builder::new(), DIMENSIONS as i32);
-    for row in 0..count {
-        (0..DIMENSIONS).for_each(|place| vectors.values().append_value((row * (place * 7 + 3) % 251) as u8));
-        vectors.append(true);
-    }
-    let vectors: ArrayRef = Arc::new(vectors.finish());
     let mut rows = Rows::new(Vectors::of(DIMENSIONS, NumberType::U8));
-    let names = StringArray::from_iter_values((0..count).map(|row| format!("v/{row}")));
-    rows.append(names, &[vectors]).expect("sound vectors");
+    for row in 0..count {
+        let numbers: Vec<u8> = (0..DIMENSIONS).map(|place| (row * (place * 7 + 3) % 251) as u8).collect();
+        let pushed =
+            rows.push(&format!("v/{row}"), |builder| Vectors::push(builder, VectorRef::U8(&numbers)));
+        pushed.expect("a sound vector");
+    }
     let store = rows.finish_without(vec![2], Path::new("vectors"), None).expect("sound vectors");
     let store: Arc<dyn Store> = Arc::new(store);
     spaces::open(&DistanceOptions::named("l2"), store).expect("a distance of vectors")
