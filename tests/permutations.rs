@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use boxwork_kernels::chance::Random;
-use command::{fails, folder, json, ok};
+use command::{fails, folder, json, ok, stats};
 use serde_json::Value as Json;
 
 const OBJECTS: usize = 3000;
@@ -179,4 +179,115 @@ fn what_does_not_fit_is_refused_with_a_way_out() {
     }
     fs::write(at.join("p.arrow"), &whole[..whole.len() / 2]).expect("a disk");
     assert!(fails(at, &joined(&search, &["--set", "store=v.arrow"]), 3).contains("p.arrow"));
+}
+
+#[test]
+fn the_order_of_permutations_gives_the_answers_of_a_scan() {
+    let folder = folder();
+    let at = folder.path();
+    vectors(at);
+    index(at, "v.arrow", "v.permutations.arrow", &["--set", "pivots=40", "--set", "length=10"]);
+    ok(at, &["index", "--store", "v.arrow", "--pivots", "6", "--out", "v.pivots.arrow"]);
+    let queries = queries();
+    let common = ["--set", "store=v.arrow", "--set", "format=json", "--set", &queries];
+    let scan = json(&ok(at, &joined(&["run", "search"], &common)));
+    let files = ["--set", "permutations=v.permutations.arrow", "--set", "pivots=v.pivots.arrow"];
+    let run = joined(&["run", "permutation_exact"], &joined(&common, &files));
+    for bound in ["bound=none", "bound=triangular", "bound=simplex"] {
+        let found = json(&ok(at, &joined(&run, &["--set", bound])));
+        assert_eq!(found["queries"], scan["queries"], "{bound}");
+        assert_ne!(found["exact"], false, "{bound}");
+    }
+    // Without what it needs, the order is refused.
+    let text = fs::read_to_string("pipelines/permutation_exact.yaml").expect("the shipped pipeline");
+    let without = |what: &str| {
+        let text: String =
+            text.lines().filter(|line| !line.contains(what)).map(|line| format!("{line}\n")).collect();
+        fs::write(at.join("without.yaml"), text).expect("a disk");
+        let run = joined(&["run", "without.yaml"], &joined(&common, &files));
+        fails(at, &run, 3)
+    };
+    assert!(without("query -> nearest.queries").contains("connect `queries`"));
+}
+
+#[test]
+fn permutations_follow_their_store() {
+    let folder = folder();
+    let at = folder.path();
+    vectors(at);
+    index(at, "v.arrow", "v.permutations.arrow", &["--set", "pivots=50", "--set", "length=20"]);
+    let before = fs::read(at.join("v.permutations.arrow")).expect("a file");
+    let more = |first: usize, file: &str| {
+        let lines: String = (first..first + 70)
+            .map(|id| format!("{{\"name\": \"n{id}\", \"object\": {:?}}}\n", place(id)))
+            .collect();
+        fs::write(at.join(file), lines).expect("a disk");
+    };
+    more(0, "more.jsonl");
+    more(70, "most.jsonl");
+    let add = ["add", "--store", "v.arrow", "--from", "more.jsonl", "--permutations", "v.permutations.arrow"];
+    ok(at, &add);
+    assert_eq!(fs::read(at.join("v.permutations.arrow")).expect("a file"), before, "the first file stays");
+    assert!(at.join("v.permutations.arrow.part-1").exists());
+    // An added object's list is that of the object: as its own query it is among few candidates.
+    let first = |query: &str, file: &str| {
+        let query = format!("queries={query}");
+        let found = search(at, "v.arrow", file, &query, &["--set", "k=1", "--set", "candidates=30"]);
+        found["queries"][0]["results"][0]["name"].as_str().expect("a name").to_owned()
+    };
+    assert_eq!(first("n5", "v.permutations.arrow"), "n5");
+    // Left behind, they are refused with the command that brings them up.
+    ok(at, &["add", "--store", "v.arrow", "--from", "most.jsonl"]);
+    let run = ["run", "permutation_search", "--set", "store=v.arrow", "--set", "queries=v3"];
+    let run = joined(&run, &["--set", "permutations=v.permutations.arrow"]);
+    let behind = fails(at, &run, 3);
+    assert!(behind.contains("3070 of the 3140 ids") && behind.contains("boxwork index --append"), "{behind}");
+    ok(at, &["index", "--append", "--store", "v.arrow", "--out", "v.permutations.arrow"]);
+    assert_eq!(first("n100", "v.permutations.arrow"), "n100");
+    // A removed object is no candidate, and a removed pivot remains one until the store is compacted.
+    ok(at, &["remove", "--store", "v.arrow", "n5"]);
+    let compact = ["compact", "--store", "v.arrow", "--permutations", "v.permutations.arrow"];
+    let pivots_kept = stats(at, &compact);
+    assert!(!pivots_kept.contains("made again"), "{pivots_kept}");
+    assert!(!at.join("v.permutations.arrow.part-1").exists());
+    assert_eq!(first("n100", "v.permutations.arrow"), "n100");
+    let every: Vec<String> = (0..OBJECTS).filter(|id| id % 2 == 0).map(|id| format!("v{id}")).collect();
+    let mut remove = vec!["remove", "--store", "v.arrow"];
+    remove.extend(every.iter().map(String::as_str));
+    ok(at, &remove);
+    assert_eq!(first("n100", "v.permutations.arrow"), "n100");
+    ok(at, &compact);
+    assert_eq!(first("n101", "v.permutations.arrow"), "n101");
+    let all = search(at, "v.arrow", "v.permutations.arrow", "queries=n7", &["--set", "k=5000"]);
+    assert_eq!(all["queries"][0]["results"].as_array().expect("a list").len(), OBJECTS / 2 + 139);
+}
+
+/// A vector between the others, another one for each number.
+fn place(id: usize) -> Vec<f64> {
+    (0..8).map(|at| ((id * 7 + at * 13 + id * id * at) % 29) as f64 / 2.9 + 0.001 * id as f64).collect()
+}
+
+#[test]
+fn a_pivot_twice_and_numbers_that_are_none_are_told() {
+    let folder = folder();
+    let at = folder.path();
+    let lines: String = (0..40).map(|id| format!("{{\"object\": [{}, 1]}}\n", id % 4)).collect();
+    fs::write(at.join("few.jsonl"), lines).expect("a disk");
+    ok(at, &["import", "few.jsonl", "--holds", "vectors", "--out", "few.arrow"]);
+    let out = ["run", "permutation_index", "--set", "store=few.arrow", "--set", "out=few.permutations.arrow"];
+    let run = joined(&out, &["--set", "pivots=12", "--set", "length=4"]);
+    let said = stats(at, &run);
+    assert!(said.contains("8 of 12 pivots equal an earlier one"), "{said}");
+    let found = search(at, "few.arrow", "few.permutations.arrow", "queries=[3,1]", &["--set", "k=10"]);
+    let hits = found["queries"][0]["results"].as_array().expect("a list");
+    assert!(hits.iter().all(|hit| hit["distance"] == 0.0), "ties go by number: {found}");
+    // A number that is none is refused with its row, before any permutation is made.
+    fs::write(at.join("nan.jsonl"), "{\"object\": [1, 2]}\n{\"object\": [1, 1e999]}\n").expect("a disk");
+    let nan = fails(at, &["import", "nan.jsonl", "--holds", "vectors", "--out", "nan.arrow"], 3);
+    assert!(nan.contains("nan.jsonl") && nan.contains('2'), "{nan}");
+    // More to find than candidates: raised, and told.
+    let run = ["run", "permutation_search", "--set", "store=few.arrow", "--set", "queries=[3,1]"];
+    let few = ["--set", "permutations=few.permutations.arrow", "--set", "k=7", "--set", "candidates=2"];
+    let told = stats(at, &joined(&run, &few));
+    assert!(told.contains("2 candidates are too few for the 7 objects to find"), "{told}");
 }

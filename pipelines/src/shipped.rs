@@ -61,6 +61,11 @@ shipped!(
     "permutation_search.yaml",
     "The k nearest objects among those with the most similar permutations."
 );
+shipped!(
+    PERMUTATION_EXACT,
+    "permutation_exact.yaml",
+    "The k nearest objects by an index, those with the most similar permutations first."
+);
 shipped!(GRAPH_PATH, "graph_path.yaml", "A path of small steps between two vectors.");
 shipped!(
     VECTOR_PROVE,
@@ -107,7 +112,7 @@ shipped!(
 );
 
 /// All shipped pipelines.
-pub const ALL: [Shipped; 54] = [
+pub const ALL: [Shipped; 55] = [
     EXTRACT,
     EMBED,
     ADD,
@@ -137,6 +142,7 @@ pub const ALL: [Shipped; 54] = [
     EDIT_NEIGHBOURS,
     PERMUTATION_INDEX,
     PERMUTATION_SEARCH,
+    PERMUTATION_EXACT,
     AUTO,
     BEST_FIRST,
     FIXED_BLOCKS,

@@ -1,4 +1,4 @@
-//! Changes of stores that keep their indexes, sketches, codes and lists in step: the work of `boxwork add`, `remove`, `compact`, `index
+//! Changes of stores that keep their indexes, sketches, codes, lists and permutations in step: the work of `boxwork add`, `remove`, `compact`, `index
 //! --append`, `sketch --append` and `lists --append`.
 //!
 //! Invariant: at each moment a store is in its old or its new state, and a file that was in step before is in step with that
@@ -13,6 +13,7 @@ use super::hnsw::{self, HnswError};
 use super::lists::{self, Lists, ListsError};
 use super::object_store::{Access, Compaction, PendingChange, StoreLock, real_path};
 use super::packed_file::{self, Format, next_path};
+use super::permutations::{self, PermutationError, Permutations};
 use super::pivot_table::{self, IndexError, PivotTable, SideBySide};
 use super::sketch::{self, Sketch, SketchError};
 use super::space::{Space, SpaceError};
@@ -36,6 +37,8 @@ pub enum UpkeepError {
     Codes(#[from] CodesError),
     /// Lists.
     Lists(#[from] ListsError),
+    /// Permutations.
+    Permutations(#[from] PermutationError),
     /// A graph.
     Hnsw(#[from] HnswError),
     /// A distance.
@@ -53,6 +56,7 @@ impl UpkeepError {
             Self::Sketch(error) => error.is_cancelled(),
             Self::Codes(error) => error.is_cancelled(),
             Self::Lists(error) => error.is_cancelled(),
+            Self::Permutations(error) => error.is_cancelled(),
             Self::Hnsw(error) => error.is_cancelled(),
             Self::Space(error) => matches!(error, SpaceError::Interrupted(_)),
         }
@@ -143,6 +147,7 @@ enum Kept {
     Sketches,
     Codes,
     Lists,
+    Permutations,
     Graph,
 }
 
@@ -155,6 +160,7 @@ impl Kept {
             (sketch::FORMAT, Self::Sketches),
             (vector_codes::FORMAT, Self::Codes),
             (lists::FORMAT, Self::Lists),
+            (permutations::FORMAT, Self::Permutations),
             (hnsw::FORMAT, Self::Graph),
         ];
         let is_of = |format: &Format| files.iter().any(|path| format.open(path).is_ok());
@@ -174,6 +180,7 @@ fn append(
         Kept::Sketches => Ok(Sketch::append(index, &space, side_by_side)?),
         Kept::Codes => Ok(vector_codes::append(index, &space, side_by_side)?),
         Kept::Lists => Ok(lists::append(index, &space, sources, side_by_side)?),
+        Kept::Permutations => Ok(Permutations::append(index, &space, side_by_side)?),
         Kept::Graph => Err(no_upkeep(index)),
     }
 }
@@ -185,6 +192,7 @@ fn settle(path: &Path, store: &dyn Store) -> Result<(), UpkeepError> {
         Kept::Sketches => sketch::FORMAT,
         Kept::Codes => vector_codes::FORMAT,
         Kept::Lists => lists::FORMAT,
+        Kept::Permutations => permutations::FORMAT,
         Kept::Graph => return Err(no_upkeep(path)),
     };
     Ok(packed_file::settle(path, format, store).map_err(SketchError::from)?)
@@ -197,6 +205,7 @@ fn space_of(index: &Path, store: &Arc<dyn Store>) -> Result<Arc<dyn Space>, Upke
         Kept::Sketches => Sketch::measure_of(index)?,
         Kept::Codes => vector_codes::measure_of(index, &**store)?,
         Kept::Lists => lists::measure_of(index, &**store)?,
+        Kept::Permutations => Permutations::measure_of(index)?,
         Kept::Graph => return Err(no_upkeep(index)),
     };
     Ok(spaces::open(&measure, Arc::clone(store))?)
@@ -266,6 +275,12 @@ fn write_indexes(
                 }
             }
             Kept::Codes => vector_codes::write_compacted(index, &*of_before, &*of_after, side_by_side)?,
+            Kept::Permutations => {
+                let permutations = Permutations::open(index, &of_before, cancelled)?;
+                if permutations.write_compacted(index, &of_after, side_by_side, cancelled)? {
+                    remade.push(index.clone());
+                }
+            }
             Kept::Lists => lists::write_compacted(index, &of_before, &*of_after, access, cancelled)?,
             Kept::Graph => return Err(no_upkeep(index)),
         }

@@ -20,7 +20,7 @@ use crate::search::queries::{K, Queries};
 /// Candidates for each object to find, if the parameter does not say.
 const PER_OBJECT: u64 = 20;
 /// One of so many objects is a candidate, if that is more.
-const SHARE: u64 = 50;
+pub(super) const SHARE: u64 = 50;
 
 const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
 const CANDIDATES: Out =
@@ -85,7 +85,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     }))
 }
 
-/// The candidates of a query, ids ascending.
+/// The number of a query, and its candidates.
 type Found = (u32, Vec<u64>);
 
 struct Candidates {
@@ -98,34 +98,45 @@ struct Candidates {
     found: Option<Vec<Found>>,
 }
 
+/// The objects with the most similar permutations of each query, the most similar first.
+pub(super) fn find(
+    cx: &mut Context<'_>,
+    queries: In,
+    permutations: &Permutations,
+    measure: Measure,
+    count: usize,
+) -> Result<Vec<Found>, BoxError> {
+    let space = permutations.maker().space();
+    let queries = Queries::of_side(cx, queries, space)?;
+    let store = space.store();
+    crate::resources::bring_in(cx, &**store, permutations.maker().pivots())?;
+    let mut found: Vec<Found> = queries.iter().map(|query| (query.number, Vec::new())).collect();
+    let failed: OnceLock<PermutationError> = OnceLock::new();
+    cx.inside(|inside| {
+        let cancelled = inside.cancelled();
+        inside.for_each_chunk_of(&mut found, 1, |first, found| {
+            for (place, (_, ids)) in (first..).zip(found) {
+                match permutations.candidates(&*queries.at(place).prepared, measure, count, &cancelled) {
+                    Ok(candidates) => *ids = candidates,
+                    // The first error is reported.
+                    Err(error) => drop(failed.set(error)),
+                }
+            }
+        });
+    });
+    if let Some(error) = failed.into_inner().filter(|_| !cx.is_cancelled()) {
+        return Err(error.into());
+    }
+    store.confirm()?;
+    cx.count("objects compared by permutations", store.objects_count() * queries.len() as u64);
+    Ok(found)
+}
+
 impl Candidates {
     fn find(&self, cx: &mut Context<'_>) -> Result<Vec<Found>, BoxError> {
-        let space = self.permutations.maker().space();
-        let queries = Queries::of_side(cx, QUERIES, space)?;
-        let store = space.store();
-        crate::resources::bring_in(cx, &**store, self.permutations.maker().pivots())?;
-        let mut found: Vec<Found> = queries.iter().map(|query| (query.number, Vec::new())).collect();
-        let failed: OnceLock<PermutationError> = OnceLock::new();
-        cx.inside(|inside| {
-            let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut found, 1, |first, found| {
-                for (place, (_, ids)) in (first..).zip(found) {
-                    let query = &*queries.at(place).prepared;
-                    match self.permutations.candidates(query, self.measure, self.count, &cancelled) {
-                        Ok(candidates) => *ids = candidates,
-                        // The first error is reported.
-                        Err(error) => drop(failed.set(error)),
-                    }
-                    ids.sort_unstable();
-                }
-            });
-        });
-        if let Some(error) = failed.into_inner().filter(|_| !cx.is_cancelled()) {
-            return Err(error.into());
-        }
-        store.confirm()?;
-        cx.count("objects compared by permutations", store.objects_count() * queries.len() as u64);
-        cx.count("candidates", (self.count * queries.len()) as u64);
+        let mut found = find(cx, QUERIES, &self.permutations, self.measure, self.count)?;
+        found.iter_mut().for_each(|(_, ids)| ids.sort_unstable());
+        cx.count("candidates", (self.count * found.len()) as u64);
         found.reverse();
         Ok(found)
     }

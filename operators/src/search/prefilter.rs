@@ -3,7 +3,9 @@
 //! Invariants: a candidate is dropped only if its lower bound is strictly above the range at that moment; every other
 //! candidate leaves once. The range only falls, and may be stale: then more candidates leave than necessary.
 
-use std::collections::{BTreeMap, VecDeque};
+mod permuted;
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use boxwork_runtime::operator::{
 };
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
+use self::permuted::Permuted;
 use crate::columns;
 
 /// The most promising candidates, which leave in the order of their bounds. After their distances the range is close to
@@ -42,12 +45,16 @@ const RANGE: HintIn = HintIn::new(0, "range", Join::Minimum, "a distance that co
 /// Candidates whose bounds are all 0 do not wait. `storage` sends candidates as they come, without those above the
 /// range (Algorithm 4.8 of the source, which loses its last block; this one does not).
 ///
+/// `permutation` is as `best_first`, but objects that see some pivots in the most similar order leave before all others: where bounds say
+/// little, these give a small range at once. The range still decides what is dropped, so answers are exact.
+///
 /// Blocks grow from `first` rows to `most`, each by the share `growth`: small ones soon give a range and waste little,
 /// large ones cost less overhead. Towards the end they shrink to half of a slot's share of the rest, so that no slot
 /// computes long after the others. Queries take turns, block by block.
 ///
 /// # Inputs
-/// `candidates`: objects with their lower bounds, no object twice for one query.
+/// `candidates`: objects with their lower bounds, no object twice for one query. `queries` (side, optional): the queries, which the
+/// order `permutation` needs.
 ///
 /// # Outputs
 /// `candidates`: objects that may be in the answer, one query per envelope.
@@ -56,17 +63,18 @@ const RANGE: HintIn = HintIn::new(0, "range", Join::Minimum, "a distance that co
 /// `range`, read: a distance that contains the whole answer.
 ///
 /// # Parameters
-/// `order`: as above. `first`, `most`: rows of a query's first and largest block. `growth`: the growth from one block
+/// `order`: as above. `permutations`: of the store, for the order `permutation`. `first`, `most`: rows of a query's first and largest block. `growth`: the growth from one block
 /// to the next, as a share; 1 doubles them. `hold`: the most candidates that `best_first` keeps; if more come, it sends
 /// those it has.
 pub static PREFILTER: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
             "order",
-            ParameterType::Choice(&["best_first", "storage"]),
+            ParameterType::Choice(&["best_first", "storage", "permutation"]),
             Default::Text("best_first"),
-            "the smallest lower bound first, or in the order of arrival",
+            "the smallest lower bound first, in the order of arrival, or the most similar permutations first",
         ),
+        permuted::PERMUTATIONS,
         Parameter::new(
             "first",
             ParameterType::Integer { minimum: 1, maximum: ENVELOPE_ROWS_MAX as i64 },
@@ -95,7 +103,7 @@ pub static PREFILTER: OperatorSpec = OperatorSpec {
         )
         .unit("rows"),
     ],
-    inputs: &[CANDIDATES_IN],
+    inputs: &[CANDIDATES_IN, permuted::QUERIES],
     outputs: &[CANDIDATES_OUT],
     hints_read: &[RANGE],
     example: "nearest: {kind: prefilter, order: best_first, first: 64, most: 4096}",
@@ -105,7 +113,8 @@ pub static PREFILTER: OperatorSpec = OperatorSpec {
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let (first, most) = (bind.count("first"), bind.count("most"));
     Ok(Box::new(Prefilter {
-        best_first: bind.text("order") == "best_first",
+        best_first: bind.text("order") != "storage",
+        permuted: Permuted::of(bind)?,
         first,
         most: most.max(first),
         growth: bind.number("growth"),
@@ -122,6 +131,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
 
 struct Prefilter {
     best_first: bool,
+    permuted: Option<Permuted>,
     first: usize,
     most: usize,
     growth: f64,
@@ -149,6 +159,10 @@ struct Waiting {
     left: usize,
     /// For `best_first`: the first part, in reverse order. All others have larger bounds.
     first: Vec<(f64, u64)>,
+    /// For `permutation`: candidates that leave before all others, in reverse order.
+    promising: Vec<(f64, u64)>,
+    /// Those that have been among them; they count as waiting until their part leaves.
+    promised: HashSet<u64>,
     /// For `best_first`, after the first part: candidates with bounds up to a limit, in the order of storage.
     part: Option<Part>,
     /// The size of the next part.
@@ -192,6 +206,9 @@ impl Held {
 
 impl Operator for Prefilter {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
+        if let Some(permuted) = &mut self.permuted {
+            permuted.find(cx)?;
+        }
         loop {
             while !self.sends {
                 let Some(envelope) = cx.take(CANDIDATES_IN) else {
@@ -280,6 +297,8 @@ impl Prefilter {
                 held: VecDeque::new(),
                 left: 0,
                 first: Vec::new(),
+                promising: Vec::new(),
+                promised: HashSet::new(),
                 part: None,
                 part_next: SORTED.max(self.first),
                 has_begun: false,
@@ -307,6 +326,11 @@ impl Prefilter {
     fn block(&mut self, number: u32, range: f64) -> Result<Option<Envelope>, BoxError> {
         self.turn = number.wrapping_add(1);
         let Some(waiting) = self.queries.get_mut(&number) else { return Ok(None) };
+        if let Some(permuted) = &mut self.permuted
+            && let Some(ids) = permuted.take(number)
+        {
+            waiting.promise(&ids)?;
+        }
         let before = waiting.len();
         // From all queries' candidates, as slots serve all queries.
         let rows_max = (self.held / (2 * self.slots)).max(SHARED_ROWS.min(self.most));
@@ -348,6 +372,12 @@ impl Waiting {
     fn nearest(&mut self, rows_max: usize, range: f64) -> Result<Vec<(f64, u64)>, BoxError> {
         let rows_max = self.rows().min(rows_max);
         let mut rows = Vec::with_capacity(rows_max.min(self.len()));
+        while rows.len() < rows_max
+            && let Some(candidate) = self.promising.pop()
+        {
+            // Their bounds are in no order, so a later one may be within the range.
+            rows.extend(Some(candidate).filter(|candidate| candidate.0 <= range));
+        }
         while rows.len() < rows_max {
             match self.first.pop() {
                 Some(candidate) if candidate.0 <= range => rows.push(candidate),
@@ -411,7 +441,7 @@ impl Waiting {
                 part.row += 1;
                 if held.above < *lower && *lower <= within {
                     self.left -= 1;
-                    if *lower <= range {
+                    if *lower <= range && !self.promised.contains(id) {
                         to.push((*lower, *id));
                     }
                 }

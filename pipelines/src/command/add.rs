@@ -38,6 +38,9 @@ pub struct Arguments {
     /// Lists of the vectors of the store to update; may be given many times
     #[arg(long, value_name = "FILE")]
     lists: Vec<PathBuf>,
+    /// Permutations of the store to update; may be given many times
+    #[arg(long, value_name = "FILE")]
+    permutations: Vec<PathBuf>,
     /// Lists of the store --from, made with `boxwork lists --like`: --lists takes them in as they are; may be given many times
     #[arg(long, value_name = "FILE", requires = "from", requires = "lists")]
     merge: Vec<PathBuf>,
@@ -56,7 +59,14 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("store".to_owned(), path_value(&arguments.store)),
         ("replace".to_owned(), Value::Boolean(arguments.replace)),
     ]);
-    let kept = [&arguments.pivots[..], &arguments.sketch, &arguments.codes, &arguments.lists].concat();
+    let kept = [
+        &arguments.pivots[..],
+        &arguments.sketch,
+        &arguments.codes,
+        &arguments.lists,
+        &arguments.permutations,
+    ]
+    .concat();
     if !kept.is_empty() {
         values.insert("pivots".to_owned(), list(&kept));
     }

@@ -28,6 +28,9 @@ pub struct Arguments {
     /// Lists of the vectors of the store to keep in step; may be given many times
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     lists: Vec<PathBuf>,
+    /// Permutations of the store to keep in step; may be given many times
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    permutations: Vec<PathBuf>,
     /// Another file to write; then the store does not change
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -67,7 +70,14 @@ pub fn run(arguments: &Arguments) -> Exit {
 fn in_place(arguments: &Arguments, cancellation: &Cancellation) -> Result<Exit, UpkeepError> {
     let cancelled = || cancellation.is_cancelled();
     let slots = arguments.options.topology().slots_count();
-    let kept = [&arguments.pivots[..], &arguments.sketch, &arguments.codes, &arguments.lists].concat();
+    let kept = [
+        &arguments.pivots[..],
+        &arguments.sketch,
+        &arguments.codes,
+        &arguments.lists,
+        &arguments.permutations,
+    ]
+    .concat();
     let side_by_side = &mut in_threads_until(slots, &cancelled);
     let compacted = upkeep::compact(&arguments.store, &kept, ACCESS, side_by_side, &cancelled)?;
     say(format_args!(

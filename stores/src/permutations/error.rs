@@ -50,6 +50,26 @@ pub enum PermutationError {
         /// The distance of the space.
         wanted: String,
     },
+    /// Objects were added to the store, and the permutations lack them.
+    #[error("`{}` has permutations of {found} of the {objects} ids of `{}`: bring it up with `boxwork index --append --store {} --out {}`", path.display(), store.display(), store.display(), path.display())]
+    Behind {
+        /// The file.
+        path: PathBuf,
+        /// The store.
+        store: PathBuf,
+        /// Ids that have permutations.
+        found: u64,
+        /// Ids of the store.
+        objects: u64,
+    },
+    /// A foreign file has the name of the file that a compaction writes.
+    #[error("`{}` is in the way of `{}`: move it", path.display(), permutations.display())]
+    InTheWay {
+        /// The foreign file.
+        path: PathBuf,
+        /// The permutations.
+        permutations: PathBuf,
+    },
     /// There are fewer objects than pivots.
     #[error("the store has {objects} objects, too few for {pivots} pivots: take at most {objects} pivots")]
     FewObjects {
@@ -80,6 +100,20 @@ pub enum PermutationError {
     /// The caller cancelled it.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+    /// The caller cancelled a change of the store.
+    #[error("the work on permutations was cancelled")]
+    Cancelled,
+}
+
+impl PermutationError {
+    /// Whether the caller cancelled the work.
+    pub fn is_cancelled(&self) -> bool {
+        match self {
+            Self::Cancelled | Self::Interrupted(_) | Self::Space(SpaceError::Interrupted(_)) => true,
+            Self::Store(error) => matches!(error, StoreError::Cancelled { .. } | StoreError::Interrupted(_)),
+            _ => false,
+        }
+    }
 }
 
 impl From<PackedError> for PermutationError {

@@ -6,16 +6,19 @@
 //! tail    end of stream, footer: all checksums; footer length, magic
 //! ```
 //!
-//! A row is an object, in the order of the store, or zeros if it was removed.
+//! A row is an object, in the order of the store, or zeros if it was removed. A file that follows another has the rows of objects that
+//! were added, by the same pivots.
 
 use arrow_schema::{DataType, Field, Metadata, Schema};
 
 pub(super) use super::super::packed_file::{
-    CREATOR, CREATOR_KEY, FORMAT_KEY, Format, MEASURE_KEY, STORE_KEY, VERSION, VERSION_KEY,
+    CREATOR, CREATOR_KEY, FOLLOWS_KEY, FORMAT_KEY, Format, MEASURE_KEY, REPLACES_KEY, STORE_KEY, VERSION,
+    VERSION_KEY,
 };
+use super::super::packed_file::{PackedError, PackedFile};
 
 /// The values of [`FORMAT_KEY`].
-pub(super) const FORMAT: Format =
+pub(crate) const FORMAT: Format =
     Format { whole: "permutations", part: "permutations.part", versions: &[VERSION] };
 /// Rows of a batch.
 pub(super) const ROWS: usize = 4096;
@@ -26,4 +29,15 @@ pub(super) const PIVOTS_KEY: &str = "boxwork.permutations.pivots";
 pub(super) fn schema(length: usize, metadata: Metadata) -> Schema {
     let field = |place: usize| Field::new(format!("p{place}"), DataType::UInt16, false);
     Schema::new((0..length).map(field).collect::<Vec<_>>()).with_metadata(metadata)
+}
+
+/// Checks the columns of a file and its number of rows.
+pub(super) fn check(file: &PackedFile, length: usize, rows: u64) -> Result<(), PackedError> {
+    if *file.fields() != *schema(length, Metadata::default()).fields() {
+        return Err(file.not("its columns are not those of permutations"));
+    }
+    if file.rows(ROWS)? != rows {
+        return Err(file.not_blocks());
+    }
+    Ok(())
 }
