@@ -271,3 +271,32 @@ fn all_texts_are_compared_with_all() {
     let found = ok(at, &all);
     assert_eq!(found.lines().skip(1).collect::<Vec<_>>(), ["all,1,0,all,0", "all,2,1,ball,1"]);
 }
+
+#[test]
+fn long_texts_are_shared_by_workers() {
+    let folder = folder();
+    let (at, mut random) = (folder.path(), Random::new(21));
+    let mut text = |count: usize| (0..count).map(|_| ["A", "C", "G", "T"][random.idx(4)]).collect::<String>();
+    let texts = [text(30_000), text(21_000), text(100), text(25_000)];
+    write(at, &texts);
+    let letters = |text: &str| text.chars().collect::<Vec<char>>();
+    let mut expected = Vec::new();
+    for (query, name) in [(&texts[0], "w0"), (&texts[3], "w3")] {
+        for (id, text) in texts.iter().enumerate() {
+            expected.push((name.to_owned(), id, Levenshtein.distance(&letters(query), &letters(text))));
+        }
+    }
+    for workers in ["1", "2", "3"] {
+        let run = [
+            "run",
+            "edit_distances",
+            "--set",
+            "texts=words.jsonl",
+            "--set",
+            "queries=[w0,w3]",
+            "--workers",
+            workers,
+        ];
+        assert_eq!(rows(&ok(at, &run)), expected, "{workers} workers");
+    }
+}

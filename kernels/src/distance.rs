@@ -40,7 +40,7 @@ pub use alignment::{
 pub use emd::Emd;
 pub use hausdorff::Hausdorff;
 pub use jaccard::Jaccard;
-pub use levenshtein::{Levenshtein, Pattern, TextBlock};
+pub use levenshtein::{Levenshtein, Long, Pattern, TILED_LETTERS_MIN, TextBlock, Tiles};
 pub use lp::{Lp, l2_of_each, squared_l2, squared_l2_of, squared_l2_on};
 pub use root::Root;
 pub use slack::Slack;

@@ -10,11 +10,13 @@ mod sliced;
 mod block;
 mod similar;
 mod wavefront;
+mod tiles;
 
 use std::collections::HashSet;
 
 pub use self::block::TextBlock;
 use self::similar::Similar;
+pub use self::tiles::{Long, TILED_LETTERS_MIN, Tiles};
 use super::{Distance, DistanceError, Properties, Slack};
 use crate::CodePath;
 

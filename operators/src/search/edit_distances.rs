@@ -3,6 +3,8 @@
 //!
 //! Invariants: distances are exact; with `k`, rows that are dropped cannot be among the k nearest by (distance, id).
 
+mod long;
+
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -36,6 +38,8 @@ pub(super) const DISTANCES: Out =
 ///
 /// # Inputs
 /// `queries` (side): the queries.
+///
+/// Slots share the table of a query and a text of more than 20,000 letters, both of them, in tiles.
 ///
 /// # Outputs
 /// `distances`: for each query the texts and their distances: those within `range`, or all; with `k`, at least the k nearest.
@@ -145,12 +149,16 @@ struct Asked {
     prepared: Arc<dyn PreparedMany>,
     /// By query: the k smallest distances so far, in order.
     nearest: Vec<Vec<f64>>,
+    /// Queries that are compared with a block at once, and those with distances that slots share.
+    together: Vec<Range<usize>>,
+    long: Vec<usize>,
 }
 
-/// Consecutive ids of one batch, and the rows found there.
+/// Consecutive ids of one batch, the rows found there, and queries and ids whose distances slots share afterwards.
 struct Piece {
     ids: Range<u64>,
     rows: Vec<(u32, u64, f64)>,
+    long: Vec<(usize, u64)>,
 }
 
 impl Operator for EditDistances {
@@ -196,7 +204,11 @@ impl EditDistances {
         let prepared =
             prepared.map_err(|(query, error)| BoxError::new(format!("query {}: {error}", numbers[query])))?;
         let nearest = vec![Vec::new(); numbers.len()];
-        Ok(Asked { numbers, prepared, nearest })
+        let (long, short): (Vec<usize>, Vec<usize>) =
+            (0..numbers.len()).partition(|query| prepared.has_long(*query));
+        let together = short.chunk_by(|a, b| a + 1 == *b).flat_map(|run| run.chunks(QUERIES_TOGETHER));
+        let together = together.map(|run| run[0]..run[0] + run.len()).collect();
+        Ok(Asked { numbers, prepared, nearest, together, long })
     }
 
     /// The next pieces of the store; none at its end.
@@ -212,7 +224,7 @@ impl EditDistances {
                 self.batch += 1;
             }
             if store.count(first..upto) > 0 {
-                pieces.push(Piece { ids: first..upto, rows: Vec::new() });
+                pieces.push(Piece { ids: first..upto, rows: Vec::new(), long: Vec::new() });
             }
         }
         pieces
@@ -245,6 +257,7 @@ impl EditDistances {
         if let Some(error) = failed.into_inner() {
             return Err(error.into());
         }
+        search.find_long(cx, &mut pieces)?;
         self.space.store().confirm()?;
         for piece in pieces {
             if let Some(k) = self.k {
@@ -285,12 +298,22 @@ impl Search<'_> {
         let count = (piece.ids.end - piece.ids.start) as usize;
         let numbers = &self.asked.numbers;
         let mut found = vec![0.0; count * numbers.len().min(QUERIES_TOGETHER)];
-        for first in (0..numbers.len()).step_by(QUERIES_TOGETHER) {
-            let queries = first..numbers.len().min(first + QUERIES_TOGETHER);
+        for queries in &self.asked.together {
             let found = &mut found[..count * queries.len()];
             self.asked.prepared.fast_until(queries.clone(), piece.ids.clone(), found, cancelled)?;
-            for (query, found) in queries.zip(found.chunks_exact(count)) {
+            for (query, found) in queries.clone().zip(found.chunks_exact(count)) {
                 self.select(query, piece.ids.start, found, &mut piece.rows);
+            }
+        }
+        for query in &self.asked.long {
+            for id in piece.ids.clone().filter(|id| self.space.store().has(*id)) {
+                if self.asked.prepared.is_long(*query, id)? {
+                    piece.long.push((*query, id));
+                    continue;
+                }
+                let mut found = [0.0];
+                self.asked.prepared.fast_until(*query..query + 1, id..id + 1, &mut found, cancelled)?;
+                self.select(*query, id, &found, &mut piece.rows);
             }
         }
         Ok(())
@@ -363,6 +386,17 @@ mod tests {
 
     /// Compares the answers with those of the definition; with `k`, those that a `top_k` makes of the rows.
     fn check(texts: &[String], queries: &[&str], k: Option<usize>, range: Option<f64>) {
+        check_by(&|a, b| Levenshtein.reference(a, b), texts, queries, k, range);
+    }
+
+    /// The same by a definition.
+    pub(super) fn check_by(
+        definition: &dyn Fn(&[char], &[char]) -> f64,
+        texts: &[String],
+        queries: &[&str],
+        k: Option<usize>,
+        range: Option<f64>,
+    ) {
         let mut given = vec![("space", Value::Text("s".into()))];
         given.extend(k.map(|k| ("k", Value::Integer(k as i64))));
         given.extend(range.map(|range| ("range", Value::Number(range))));
@@ -389,7 +423,7 @@ mod tests {
         let mut expected = Vec::new();
         for (query, number) in queries.iter().zip(0..) {
             for (text, id) in texts.iter().zip(0..) {
-                let distance = Levenshtein.reference(&letters(query), &letters(text));
+                let distance = definition(&letters(query), &letters(text));
                 if distance <= range.unwrap_or(f64::INFINITY) {
                     expected.push((number, id, distance));
                 }

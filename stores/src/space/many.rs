@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+use boxwork_kernels::distance::Long;
 use boxwork_kernels::interrupt::Interrupt;
 
 use super::{Prepared, Scratch, SpaceError};
@@ -33,6 +34,31 @@ pub trait PreparedMany: Debug + Send + Sync {
         out: &mut [f64],
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError>;
+
+    /// Whether the distance of a query from an object may take so long that several slots are to share it.
+    fn has_long(&self, query: usize) -> bool {
+        let _ = query;
+        false
+    }
+
+    /// Whether that of this object does.
+    ///
+    /// # Errors
+    /// When there is no such object, or its batch is damaged.
+    fn is_long(&self, query: usize, id: u64) -> Result<bool, SpaceError> {
+        let _ = (query, id);
+        Ok(false)
+    }
+
+    /// The distance of a query from an object in tiles; nothing if it is not long. Distances count once the store has confirmed that it
+    /// is whole.
+    ///
+    /// # Errors
+    /// As [`PreparedMany::is_long`].
+    fn long(&self, query: usize, id: u64) -> Result<Option<Long>, SpaceError> {
+        let _ = (query, id);
+        Ok(None)
+    }
 }
 
 /// Queries that are compared one after the other.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
-use boxwork_kernels::distance::{DistanceError, Properties, Slack};
+use boxwork_kernels::distance::{DistanceError, Long, Properties, Slack};
 use boxwork_kernels::interrupt::{Interrupt, Interrupted, ask};
 
 use super::{Constants, Distance, DistanceOptions};
@@ -102,6 +102,18 @@ pub trait ColumnDistance: Debug + Send + Sync + 'static {
             self.to_rows(query, batch, &rows, out, interrupt)?;
         }
         Ok(())
+    }
+
+    /// Whether several slots are to share the distance of an object from a query; without an object, whether there may be such objects.
+    fn is_long(&self, query: &Self::Query, object: Option<<Self::Kind as Kind>::Item<'_>>) -> bool {
+        let _ = (query, object);
+        false
+    }
+
+    /// The distance of such an object in tiles.
+    fn long(&self, query: &Self::Query, object: <Self::Kind as Kind>::Item<'_>) -> Option<Long> {
+        let _ = (query, object);
+        None
     }
 
     /// The distance of two objects, with the bits of [`ColumnDistance::to`], in either order.
@@ -411,6 +423,20 @@ struct ColumnQueries<D: ColumnDistance> {
 impl<D: ColumnDistance> PreparedMany for ColumnQueries<D> {
     fn len(&self) -> usize {
         self.queries.len()
+    }
+
+    fn has_long(&self, query: usize) -> bool {
+        self.space.distance.is_long(&self.queries[query], None)
+    }
+
+    fn is_long(&self, query: usize, id: u64) -> Result<bool, SpaceError> {
+        let object = Objects::new(&self.space.objects).item(id)?;
+        Ok(self.space.distance.is_long(&self.queries[query], Some(object)))
+    }
+
+    fn long(&self, query: usize, id: u64) -> Result<Option<Long>, SpaceError> {
+        let object = Objects::new(&self.space.objects).item(id)?;
+        Ok(self.space.distance.long(&self.queries[query], object))
     }
 
     fn fast_until(

@@ -5,8 +5,9 @@
 //! goes over all columns; its lowest row, two bits a column, is the border of the next stripe. The letters of the pattern are numbered,
 //! and each bit of the numbers is a plane of bits, so that a step finds the equal letters without a look-up.
 //!
-//! Invariant: before its first column a lane meets a letter that is nowhere and a border that neither rises nor falls, which leave its
-//! state as it begins.
+//! A part of the table is computed in the same way from the borders above it and to its left, which then are those below it and to its right.
+//!
+//! Invariant: a lane's state before its first column is that of the left border, whatever it computes until then.
 
 use super::{Pattern, WORD};
 use crate::CodePath;
@@ -16,42 +17,77 @@ use crate::lanes::{Lanes, Work, run};
 /// The most planes of letters; patterns of more different letters are compared word by word.
 const PLANES_MAX: usize = 8;
 
+/// Two texts by the numbers of their letters.
+#[derive(Debug)]
+pub(super) struct Numbered {
+    /// The number of each letter of the pattern, not 0.
+    pub(super) rows: Vec<u8>,
+    /// The number of each letter of the text; 0 for letters that the pattern does not have.
+    pub(super) columns: Vec<u8>,
+    /// Bits of a number.
+    pub(super) planes: usize,
+}
+
+impl Numbered {
+    /// Numbers the letters; nothing if the pattern has too many different ones.
+    pub(super) fn new(pattern: &Pattern, text: &[char]) -> Option<Self> {
+        // Number 0 belongs to letters that the pattern does not have.
+        let different = pattern.masks.len() / pattern.words;
+        let planes = different.next_power_of_two().ilog2().max(1) as usize;
+        if planes > PLANES_MAX {
+            return None;
+        }
+        let number = |letter: &char| (pattern.first_mask(*letter) / pattern.words) as u8;
+        let (rows, columns) = (pattern.text.iter().map(number).collect(), text.iter().map(number).collect());
+        Some(Self { rows, columns, planes })
+    }
+}
+
 /// The distance of a pattern from a text, neither of them empty; `None` if the pattern has too many different letters.
 pub(super) fn distance(path: CodePath, pattern: &Pattern, text: &[char]) -> Option<usize> {
-    // Number 0 belongs to letters that the pattern does not have.
-    let different = pattern.masks.len() / pattern.words;
-    let planes = different.next_power_of_two().ilog2().max(1) as usize;
-    if planes > PLANES_MAX {
-        return None;
-    }
-    let number = |letter: &char| (pattern.first_mask(*letter) / pattern.words) as u8;
-    let rows: Vec<u8> = pattern.text.iter().map(number).collect();
-    let columns: Vec<u8> = text.iter().map(number).collect();
-    let (rows, columns) = (&rows[..], &columns[..]);
-    let work = Wavefront { rows, columns, planes };
-    Some(run(path, work))
+    let Numbered { rows, columns, planes } = Numbered::new(pattern, text)?;
+    let (mut above, mut left) = (vec![RISES; columns.len()], vec![[u64::MAX, 0]; pattern.words]);
+    part(path, &rows, &columns, planes, &mut above, &mut left);
+    Some(below(rows.len(), &above))
 }
 
-struct Wavefront<'a> {
-    /// The number of each letter of the pattern, not 0.
-    rows: &'a [u8],
-    /// The number of each letter of the text.
-    columns: &'a [u8],
-    /// Bits of a number.
+/// The number in the last cell of a table, by the differences along its last row.
+pub(super) fn below(rows: usize, last: &[u8]) -> usize {
+    let rises = last.iter().filter(|difference| **difference == RISES).count();
+    let falls = last.iter().filter(|difference| **difference == FALLS).count();
+    rows + rises - falls
+}
+
+/// Differences along a row: whether the number rises, falls, or stays.
+pub(super) const RISES: u8 = 1;
+const FALLS: u8 = 2;
+
+/// Computes a part of a table. `above` has the differences along the row above it, by column, and then those along its last row; `left` has
+/// those along the column to its left, 64 rows in two words of bits that rise and that fall, and then those along its last column.
+pub(super) fn part(
+    path: CodePath,
+    rows: &[u8],
+    columns: &[u8],
     planes: usize,
+    above: &mut [u8],
+    left: &mut [[u64; 2]],
+) {
+    run(path, Part { rows, columns, planes, above, left });
 }
 
-/// Whether the lowest row of a stripe rises or falls at each column: 1 or 0.
-struct Border {
-    rises: Vec<u8>,
-    falls: Vec<u8>,
+struct Part<'a> {
+    rows: &'a [u8],
+    columns: &'a [u8],
+    planes: usize,
+    above: &'a mut [u8],
+    left: &'a mut [[u64; 2]],
 }
 
-impl Work for Wavefront<'_> {
-    type Done = usize;
+impl Work for Part<'_> {
+    type Done = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) -> usize {
+    fn run<L: Lanes>(self, lanes: L) {
         // A loop for each number of planes, so that the compiler keeps them in registers.
         match self.planes {
             1 | 2 => self.stripes::<L, 2>(lanes),
@@ -62,89 +98,128 @@ impl Work for Wavefront<'_> {
     }
 }
 
-impl Wavefront<'_> {
+impl Part<'_> {
     #[inline(always)]
-    fn stripes<L: Lanes, const PLANES: usize>(&self, lanes: L) -> usize {
-        let columns = self.columns.len();
-        // The row above the pattern rises with each letter of the text.
-        let mut border = Border { rises: vec![1; columns], falls: vec![0; columns] };
-        let rows_of_stripe = L::BIT_WORDS * WORD;
-        let mut distance = self.rows.len();
-        let mut first = 0;
-        while self.rows.len() - first > rows_of_stripe {
-            self.stripe::<L, PLANES>(lanes, &self.rows[first..first + rows_of_stripe], &mut border, None);
-            first += rows_of_stripe;
+    fn stripes<L: Lanes, const PLANES: usize>(self, lanes: L) {
+        let height = L::BIT_WORDS * WORD;
+        for (rows, left) in self.rows.chunks(height).zip(self.left.chunks_mut(L::BIT_WORDS)) {
+            stripe::<L, PLANES>(lanes, rows, self.columns, self.above, left);
         }
-        self.stripe::<L, PLANES>(lanes, &self.rows[first..], &mut border, Some(&mut distance));
-        distance
+    }
+}
+
+/// One stripe over all columns.
+#[inline(always)]
+fn stripe<L: Lanes, const PLANES: usize>(
+    lanes: L,
+    rows: &[u8],
+    columns: &[u8],
+    border: &mut [u8],
+    left: &mut [[u64; 2]],
+) {
+    let count = L::BIT_WORDS;
+    let mut words = [[0; WORDS]; PLANES];
+    for (row, number) in rows.iter().enumerate() {
+        for (plane, words) in words.iter_mut().enumerate() {
+            words[row / WORD] |= u64::from(number >> plane & 1) << (row % WORD);
+        }
+    }
+    let zero = lanes.all(false);
+    let mut planes = [zero; PLANES];
+    for (plane, words) in planes.iter_mut().zip(&words) {
+        *plane = lanes.bits(words);
+    }
+    let mut begin = [[0; WORDS]; 2];
+    for (lane, [rises, falls]) in left.iter().enumerate() {
+        (begin[0][lane], begin[1][lane]) = (*rises, *falls);
+    }
+    // The letter of each lane's column, each bit spread over a word.
+    let mut state = State {
+        rises: lanes.bits(&begin[0]),
+        falls: lanes.bits(&begin[1]),
+        up: zero,
+        down: zero,
+        letters: [zero; PLANES],
+    };
+    let (last_lane, last_row) = ((rows.len() - 1) / WORD, (rows.len() - 1) % WORD);
+    let is_whole = rows.len() == count * WORD;
+    for step in 0..columns.len() + last_lane {
+        let (number, difference) = match columns.get(step) {
+            Some(number) => (*number, border[step]),
+            None => (0, 0),
+        };
+        let [rising, falling] = state.step(lanes, &planes, number, difference);
+        if step < last_lane {
+            state.hold(lanes, &begin, step + 1);
+        }
+        if let Some(lane) = (step + 1).checked_sub(columns.len()) {
+            // This lane was at its last column.
+            let [mut rises, mut falls] = [[0; WORDS]; 2];
+            lanes.store_bits(state.rises, &mut rises);
+            lanes.store_bits(state.falls, &mut falls);
+            left[lane] = [rises[lane], falls[lane]];
+        }
+        let Some(column) = step.checked_sub(last_lane) else { continue };
+        border[column] = if is_whole {
+            (lanes.last_lane(state.up) | lanes.last_lane(state.down) << 1) as u8
+        } else {
+            let [mut rises, mut falls] = [[0; WORDS]; 2];
+            lanes.store_bits(rising, &mut rises);
+            lanes.store_bits(falling, &mut falls);
+            let bit = |words: &[u64; WORDS]| (words[last_lane] >> last_row & 1) as u8;
+            bit(&rises) | bit(&falls) << 1
+        };
+    }
+}
+
+/// The lanes of a stripe.
+struct State<L: Lanes, const PLANES: usize> {
+    /// The differences down each lane's column.
+    rises: L::B,
+    falls: L::B,
+    /// Whether the lowest row of each lane rises or falls.
+    up: L::B,
+    down: L::B,
+    letters: [L::B; PLANES],
+}
+
+impl<L: Lanes, const PLANES: usize> State<L, PLANES> {
+    /// The next column of each lane; returns the rows that rise and those that fall.
+    #[inline(always)]
+    fn step(&mut self, lanes: L, planes: &[L::B; PLANES], number: u8, difference: u8) -> [L::B; 2] {
+        let ones = lanes.all(true);
+        let mut unequal = lanes.all(false);
+        for (bit, (letters, plane)) in self.letters.iter_mut().zip(planes).enumerate() {
+            let spread = u64::from(number >> bit & 1).wrapping_neg();
+            *letters = lanes.next_lane(*letters, spread);
+            unequal = lanes.or(unequal, lanes.xor(*letters, *plane));
+        }
+        let (rises, falls) = (self.rises, self.falls);
+        let equal = lanes.and_not(unequal, ones);
+        let up_in = lanes.next_lane(self.up, u64::from(difference & RISES));
+        let down_in = lanes.next_lane(self.down, u64::from(difference / FALLS));
+        let vertical = lanes.or(equal, falls);
+        let equal = lanes.or(equal, down_in);
+        let sum = lanes.add_words(lanes.and(equal, rises), rises);
+        let horizontal = lanes.or(lanes.xor(sum, rises), equal);
+        let rising = lanes.or(falls, lanes.and_not(lanes.or(horizontal, rises), ones));
+        let falling = lanes.and(rises, horizontal);
+        (self.up, self.down) = (lanes.top_bits(rising), lanes.top_bits(falling));
+        let rising_in = lanes.or(lanes.add_words(rising, rising), up_in);
+        let falling_in = lanes.or(lanes.add_words(falling, falling), down_in);
+        self.rises = lanes.or(falling_in, lanes.and_not(lanes.or(vertical, rising_in), ones));
+        self.falls = lanes.and(rising_in, vertical);
+        [rising, falling]
     }
 
-    /// One stripe over all columns. Of the last stripe, adds up the differences along the last row of the pattern; else replaces the
-    /// border by that below the stripe.
+    /// Puts the lanes from this one on, which have no column yet, back to where they begin.
     #[inline(always)]
-    fn stripe<L: Lanes, const PLANES: usize>(
-        &self,
-        lanes: L,
-        rows: &[u8],
-        border: &mut Border,
-        mut distance: Option<&mut usize>,
-    ) {
-        let count = L::BIT_WORDS;
-        let mut words = [[0; WORDS]; PLANES];
-        for (row, number) in rows.iter().enumerate() {
-            for (plane, words) in words.iter_mut().enumerate() {
-                words[row / WORD] |= u64::from(number >> plane & 1) << (row % WORD);
-            }
-        }
-        let (zero, ones) = (lanes.all(false), lanes.all(true));
-        let mut planes = [zero; PLANES];
-        for (plane, words) in planes.iter_mut().zip(&words) {
-            *plane = lanes.bits(words);
-        }
-        // The letter of each lane's column, each bit spread over a word.
-        let mut letters = [zero; PLANES];
-        let (mut rises, mut falls, mut up, mut down) = (ones, zero, zero, zero);
-        let (last_lane, last_row) = ((rows.len() - 1) / WORD, (rows.len() - 1) % WORD);
-        for step in 0..self.columns.len() + count - 1 {
-            let (number, is_rising, is_falling) = match self.columns.get(step) {
-                Some(number) => (*number, border.rises[step], border.falls[step]),
-                None => (0, 0, 0),
-            };
-            let mut unequal = zero;
-            for (bit, (letters, plane)) in letters.iter_mut().zip(&planes).enumerate() {
-                let spread = u64::from(number >> bit & 1).wrapping_neg();
-                *letters = lanes.next_lane(*letters, spread);
-                unequal = lanes.or(unequal, lanes.xor(*letters, *plane));
-            }
-            let equal = lanes.and_not(unequal, ones);
-            let up_in = lanes.next_lane(up, u64::from(is_rising));
-            let down_in = lanes.next_lane(down, u64::from(is_falling));
-            let vertical = lanes.or(equal, falls);
-            let equal = lanes.or(equal, down_in);
-            let sum = lanes.add_words(lanes.and(equal, rises), rises);
-            let horizontal = lanes.or(lanes.xor(sum, rises), equal);
-            let rising = lanes.or(falls, lanes.and_not(lanes.or(horizontal, rises), ones));
-            let falling = lanes.and(rises, horizontal);
-            (up, down) = (lanes.top_bits(rising), lanes.top_bits(falling));
-            let rising_in = lanes.or(lanes.add_words(rising, rising), up_in);
-            let falling_in = lanes.or(lanes.add_words(falling, falling), down_in);
-            rises = lanes.or(falling_in, lanes.and_not(lanes.or(vertical, rising_in), ones));
-            falls = lanes.and(rising_in, vertical);
-            match &mut distance {
-                None if step + 1 >= count => {
-                    let column = step + 1 - count;
-                    border.rises[column] = lanes.last_lane(up) as u8;
-                    border.falls[column] = lanes.last_lane(down) as u8;
-                }
-                Some(distance) if (last_lane..last_lane + self.columns.len()).contains(&step) => {
-                    let mut bits = [[0; WORDS]; 2];
-                    lanes.store_bits(rising, &mut bits[0]);
-                    lanes.store_bits(falling, &mut bits[1]);
-                    let bit = |words: &[u64; WORDS]| (words[last_lane] >> last_row & 1) as usize;
-                    **distance = **distance + bit(&bits[0]) - bit(&bits[1]);
-                }
-                _ => {}
-            }
+    fn hold(&mut self, lanes: L, begin: &[[u64; WORDS]; 2], from: usize) {
+        for (bits, begin) in [&mut self.rises, &mut self.falls].into_iter().zip(begin) {
+            let mut words = [0; WORDS];
+            lanes.store_bits(*bits, &mut words);
+            words[from..].copy_from_slice(&begin[from..]);
+            *bits = lanes.bits(&words);
         }
     }
 }
@@ -183,6 +258,35 @@ mod tests {
             };
             let (pattern, text) = (text(rows, letters), text(columns, letters + 1));
             check(&pattern, &text);
+        }
+    }
+
+    /// Cuts a table into parts, and computes each from the borders of its neighbours.
+    fn check_parts(a: &[char], b: &[char], [height, width]: [usize; 2]) {
+        let pattern = Pattern::new(a);
+        let expected = Levenshtein.reference(a, b) as usize;
+        for path in CodePath::available() {
+            let Numbered { rows, columns, planes } = Numbered::new(&pattern, b).expect("few letters");
+            let mut above = vec![RISES; columns.len()];
+            for rows in rows.chunks(height) {
+                let mut left = vec![[u64::MAX, 0]; rows.len().div_ceil(WORD)];
+                for (columns, above) in columns.chunks(width).zip(above.chunks_mut(width)) {
+                    part(path, rows, columns, planes, above, &mut left);
+                }
+            }
+            assert_eq!(below(rows.len(), &above), expected, "{path}, parts of {height} x {width}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_table_meet_at_their_borders() {
+        let mut random = Random::new(12);
+        for [height, width] in [[64, 1], [64, 64], [128, 7], [512, 100], [704, 300], [4096, 4096]] {
+            for [rows, columns] in [[1, 1], [64, 9], [513, 200], [1400, 701], [705, 900]] {
+                let mut text =
+                    |count| (0..count).map(|_| ['A', 'C', 'G', 'T'][random.idx(4)]).collect::<Vec<_>>();
+                check_parts(&text(rows), &text(columns), [height, width]);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::distance::{Distance, DistanceError, Levenshtein, Pattern, Properties, Slack};
+use boxwork_kernels::distance::{Distance, DistanceError, Levenshtein, Long, Pattern, Properties, Slack};
 use boxwork_kernels::interrupt::{Interrupt, Interrupted, ask};
 
 use crate::kinds::{Kind, Texts};
@@ -103,6 +103,14 @@ impl ColumnDistance for Levenshtein {
             next = upto;
         }
         Ok(())
+    }
+
+    fn is_long(&self, query: &Pattern, object: Option<&[char]>) -> bool {
+        query.is_long(object.map_or(usize::MAX, <[char]>::len))
+    }
+
+    fn long(&self, query: &Pattern, object: &[char]) -> Option<Long> {
+        query.is_long(object.len()).then(|| query.long(object))
     }
 
     fn between(&self, a: &[char], b: &[char]) -> f64 {
