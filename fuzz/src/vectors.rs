@@ -6,7 +6,7 @@ use std::sync::Arc;
 use boxwork_kernels::pieces::one_by_one;
 use boxwork_kernels::rotation::Start;
 use boxwork_kernels::vector::{NumberType, VectorRef};
-use boxwork_stores::kinds::Vectors;
+use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::lists::{self, Assigned, Coding, Lists, ListsError, ListsOptions, Training};
 use boxwork_stores::object_store::Rows;
 use boxwork_stores::space::Space;
