@@ -1,4 +1,4 @@
-//! What the look-up of a stored number adds to a measure.
+//! Tables of what each stored number of a list adds to a measure.
 //!
 //! A measure is a sum over the pivots that the query's list has, as if the object's list had none, and over the object's list the
 //! differences from that: one look-up for each number of the object's list. All sums wrap around; only the end counts.
@@ -44,7 +44,7 @@ impl Tables {
         Self { absent: absent as u32, entries }
     }
 
-    /// The same tables in bytes, if measures of such lists fit 16 bits and there are few pivots.
+    /// The tables in bytes, if measures of such lists fit 16 bits and there are few pivots.
     pub(super) fn in_bytes(&self, lists: &Lists, measure: Measure) -> Option<ByteTables> {
         let (pivots, length) = (lists.pivots(), lists.length());
         if pivots > BYTES_MAX || length > 255 || largest(measure, length) > u64::from(u16::MAX) {

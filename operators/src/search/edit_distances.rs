@@ -94,7 +94,7 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     over(bind, space, (k, range), dear_replacements(&costs))
 }
 
-/// What to note of costs by which a letter is never replaced: a deletion and an insertion cost less.
+/// A note on costs by which a letter is never replaced: a deletion and an insertion cost less.
 pub(super) fn dear_replacements(costs: &EditConstants) -> Option<String> {
     let [insert, delete, replace] = [costs.insert, costs.delete, costs.replace].map(|cost| cost.unwrap_or(1));
     let both = insert + delete;
@@ -129,7 +129,7 @@ struct EditDistances {
     space: Arc<dyn Space>,
     k: Option<usize>,
     range: f64,
-    /// What to note in the run.
+    /// A note for the run.
     note: Option<String>,
     /// Pieces of a firing.
     pieces: usize,
@@ -389,7 +389,7 @@ mod tests {
         check_by(&|a, b| Levenshtein.reference(a, b), texts, queries, k, range);
     }
 
-    /// The same by a definition.
+    /// Compares the answers with those of a definition.
     pub(super) fn check_by(
         definition: &dyn Fn(&[char], &[char]) -> f64,
         texts: &[String],

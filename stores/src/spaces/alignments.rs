@@ -19,7 +19,7 @@ use crate::store::Store;
 /// The names of [`Alignment`].
 pub const ALIGNMENTS: &[&str] = &["edit", "smith_waterman"];
 
-/// What is computed of a query and a text.
+/// A number of a query and a text.
 #[derive(Clone, Debug)]
 pub enum Alignment {
     /// The least cost of edits that turn the query into the text.

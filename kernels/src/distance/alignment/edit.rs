@@ -59,7 +59,7 @@ pub enum CostError {
     Directed {
         /// The costs that differ.
         what: String,
-        /// What to do instead.
+        /// The way out.
         fix: &'static str,
     },
 }
@@ -78,7 +78,7 @@ impl EditCosts {
         Ok(Self { insert, delete, replace, matrix: None })
     }
 
-    /// The same with a cost for each pair of the letters of a matrix; other pairs keep that of `replace`.
+    /// Adds a cost for each pair of the letters of a matrix; other pairs keep that of `replace`.
     ///
     /// # Errors
     /// When a number of the matrix is negative, or is 0 for two letters, or is not 0 for one letter.

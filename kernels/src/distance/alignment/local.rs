@@ -15,7 +15,7 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::lanes::Work;
 use crate::lanes::steps::{Count, Steps};
 
-/// What letters of an alignment add to its score, and take from it.
+/// Numbers that letters of an alignment add to its score, and take from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalScores {
     equal: u32,
@@ -39,7 +39,7 @@ impl LocalScores {
         }
     }
 
-    /// The same with a score for each pair of the letters of a matrix, added as it is; other pairs keep theirs.
+    /// Adds a score for each pair of the letters of a matrix, which counts as it is; other pairs keep theirs.
     #[must_use]
     pub fn with_matrix(self, matrix: Arc<LetterMatrix>) -> Self {
         Self { matrix: Some(matrix), ..self }
@@ -144,7 +144,7 @@ impl LocalScores {
 pub(super) struct Scores<N> {
     /// The score of equal letters, raised.
     equal: N,
-    /// What is added to scores, so that none is negative.
+    /// The number by which scores are raised, so that none is negative.
     raised: N,
     insert: N,
     delete: N,
