@@ -31,6 +31,8 @@ pub(crate) struct RowSink {
     store: Arc<dyn Store>,
     output: OutputWriter,
     pieces: Vec<Piece>,
+    /// Large pieces whose names nobody has gathered yet.
+    large: usize,
     looked: Option<Looked>,
 }
 
@@ -40,21 +42,24 @@ impl RowSink {
         let Some(output) = bind.take_output()? else { return Ok(None) };
         let store = resources::store(bind)?;
         let looked = Looked::of(bind)?;
-        Ok(Some(Box::new(Self { store, output, pieces: Vec::new(), looked })))
+        Ok(Some(Box::new(Self { store, output, pieces: Vec::new(), large: 0, looked })))
     }
 }
 
 impl Operator for RowSink {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         while let Some(envelope) = cx.take(RESULTS) {
-            self.pieces.push(Piece { envelope, names: None });
+            let piece = Piece { envelope, names: None };
+            self.large += usize::from(piece.is_large());
+            self.pieces.push(piece);
         }
         if !cx.is_ended(RESULTS) {
-            // Slots gather these names while the boxes before this one go on.
-            let without = self.pieces.iter_mut().filter(|piece| piece.is_large() && piece.names.is_none());
-            let without: Vec<&mut Piece> = without.collect();
-            if without.len() >= GATHERED_AT_ONCE {
-                gather(cx, without, &*self.store)?;
+            if self.large >= GATHERED_AT_ONCE {
+                // Slots gather these names while the boxes before this one go on.
+                let without =
+                    self.pieces.iter_mut().filter(|piece| piece.is_large() && piece.names.is_none());
+                gather(cx, without.collect(), &*self.store)?;
+                self.large = 0;
             }
             return Ok(Flow::Wait);
         }

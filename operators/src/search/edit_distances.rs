@@ -36,10 +36,10 @@ pub(super) const DISTANCES: Out =
 
 /// Computes the edit distances of texts from many queries.
 ///
+/// Slots share the table of a query and a text of more than 20,000 letters, both of them, in tiles.
+///
 /// # Inputs
 /// `queries` (side): the queries.
-///
-/// Slots share the table of a query and a text of more than 20,000 letters, both of them, in tiles.
 ///
 /// # Outputs
 /// `distances`: for each query the texts and their distances: those within `range`, or all; with `k`, at least the k nearest.

@@ -41,8 +41,10 @@ impl Alignment {
         let [insert, delete, replace] =
             [costs.insert, costs.delete, costs.replace].map(|cost| cost.unwrap_or(1));
         let scores = LocalScores::new(equal, replace, insert, delete).map_err(|error| error.to_string())?;
-        let matrix = costs.open_matrix()?;
-        Ok(Self::Local(matrix.map_or(scores.clone(), |matrix| scores.with_matrix(matrix))))
+        Ok(Self::Local(match costs.open_matrix()? {
+            Some(matrix) => scores.with_matrix(matrix),
+            None => scores,
+        }))
     }
 
     /// The space over a store of texts.

@@ -1,5 +1,6 @@
 //! One text against many others: which of them are computed abreast, and which in stripes of their own.
 
+use super::letters::{Alphabet, Coded};
 use super::stripes::{Pair, Recurrence, Table, WIDTH_MAX};
 use super::{abreast, stripes};
 use crate::CodePath;
@@ -43,6 +44,28 @@ where
     pub(super) fn run(self, path: CodePath) -> Result<(), Interrupted> {
         run(path, self)
     }
+}
+
+/// Compares a text with others by the numbers that its alphabet gives their letters; `give` is as in [`Compare`].
+///
+/// # Errors
+/// When the caller interrupts.
+pub(super) fn letters<N: Coded, R>(
+    path: CodePath,
+    recurrence: R,
+    (alphabet, table): (&Alphabet<'_>, Option<&Table<N>>),
+    texts: &[&[char]],
+    give: &mut dyn FnMut(usize, N, N),
+    interrupt: Interrupt<'_>,
+) -> Result<(), Interrupted>
+where
+    for<'a, 'b> Compare<'a, 'b, N, R>: Work<Done = Result<(), Interrupted>>,
+{
+    let (columns, lengths) = alphabet.columns::<N>(texts);
+    let rows = alphabet.rows::<N>();
+    let compared =
+        Compared { rows: &rows, columns: &columns, lengths: &lengths, padding: alphabet.padding(), table };
+    Compare { recurrence, compared, give, interrupt }.run(path)
 }
 
 /// Implements the comparison by a recurrence over a kind of number.

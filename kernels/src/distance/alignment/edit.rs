@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::compare::{Compare, Compared, work};
+use super::compare::{self, Compare, work};
 use super::letters::{self, Alphabet, Coded};
 use super::matrix::LetterMatrix;
 use super::stripes::Recurrence;
@@ -90,12 +90,6 @@ impl EditCosts {
         }
     }
 
-    /// Whether a replacement costs more than a deletion and an insertion, which then take its place.
-    pub fn is_capped(&self) -> bool {
-        let most = self.matrix.iter().flat_map(|matrix| matrix.pairs()).map(|pair| pair.2.cast_unsigned());
-        most.fold(self.replace, u32::max) > self.insert + self.delete
-    }
-
     /// Checks that the distance is the same in either order.
     ///
     /// # Errors
@@ -177,18 +171,9 @@ impl EditCosts {
         let [insert, delete, replace] = [self.insert, self.delete, replace].map(|cost| cost as usize);
         // Padding costs nothing, as nothing is read of it.
         let table = alphabet.table(|a, b| N::of(self.replaced(a, b) as usize), N::of(replace), N::default());
-        let (columns, lengths) = alphabet.columns::<N>(texts);
-        let rows = alphabet.rows::<N>();
-        let compared = Compared {
-            rows: &rows,
-            columns: &columns,
-            lengths: &lengths,
-            padding: alphabet.padding(),
-            table: table.as_ref(),
-        };
         let recurrence = Costs { insert: N::of(insert), delete: N::of(delete), replace: N::of(replace) };
         let give = &mut |text: usize, last: N, _| out[text] = last.place() as f64;
-        Compare { recurrence, compared, give, interrupt }.run(path)
+        compare::letters(path, recurrence, (alphabet, table.as_ref()), texts, give, interrupt)
     }
 
     /// The least cost of turning one text into another, by the table of the definition, one row at a time.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::compare::{Compare, Compared, work};
+use super::compare::{self, Compare, work};
 use super::edit::{COST_MAX, CostError, NUMBER_MAX};
 use super::letters::{self, Alphabet, Coded};
 use super::matrix::LetterMatrix;
@@ -104,20 +104,11 @@ impl LocalScores {
         let number = |score: i64| N::of((score + raised) as usize);
         let table =
             alphabet.table(|a, b| number(self.score(a, b)), number(-i64::from(self.replace)), N::default());
-        let (columns, lengths) = alphabet.columns::<N>(texts);
-        let rows = alphabet.rows::<N>();
-        let compared = Compared {
-            rows: &rows,
-            columns: &columns,
-            lengths: &lengths,
-            padding: alphabet.padding(),
-            table: table.as_ref(),
-        };
         let [insert, delete] = [self.insert, self.delete].map(|cost| N::of(cost as usize));
         let recurrence =
             Scores { equal: number(i64::from(self.equal)), raised: N::of(raised as usize), insert, delete };
         let give = &mut |text: usize, _, largest: N| out[text] = largest.place() as f64;
-        Compare { recurrence, compared, give, interrupt }.run(path)
+        compare::letters(path, recurrence, (alphabet, table.as_ref()), texts, give, interrupt)
     }
 
     /// The score of two texts by the table of the definition, one row at a time.
