@@ -53,6 +53,9 @@
 //! PyTorch. Arguments: `objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch timeline=1`; up to `checked` rows
 //! are also compared with the processor's.
 //!
+//! `what=permutation`: the permutations of vectors by `write_permutations`, on a device and on slots in one run, with the same file.
+//! Arguments: `objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE timeline=1 workers=16`.
+//!
 //! `what=lists`: searches through lists of product codes by `vector_probe.yaml`, on a device and on slots in one run; the kernels alone, one by
 //! one, and the look-ups in tables as a share of what the device's local memory gives. Arguments: `rows=1000000 dimensions=128 queries=10000
 //! lists=4096 codes=product,fast parts=16 probes=32 refine=1,10 rounds=7 devices=2 sample=FILE timeline=1`.
@@ -99,6 +102,9 @@ mod vectors;
 
 #[path = "gpu/clusters.rs"]
 mod clusters;
+
+#[path = "gpu/permutations.rs"]
+mod permutations;
 
 #[path = "gpu/select.rs"]
 mod select;
@@ -199,6 +205,8 @@ what=graph      the exact nearest neighbours of all rows, beside PyTorch
 what=lists      searches through lists of product codes, beside slots; each kernel alone, and its share of the limit
                 rows=1000000 dimensions=128 queries=10000 lists=4096 codes=product,fast parts=16 probes=32 refine=1,10 rounds=7
                 sample=FILE devices=2 timeline=1
+what=permutation  the permutations of vectors, with the processor's bits, beside slots
+                objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE workers=CORES timeline=1
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 what=dense      products of matrices, beside PyTorch
@@ -247,6 +255,7 @@ fn main() {
         "vectors" => vectors::run(&arguments, &devices, device),
         "kmeans" => clusters::run_kmeans(&arguments, &devices, device),
         "graph" => clusters::run_graph(&arguments, &devices, device),
+        "permutation" => permutations::run(&arguments, &devices, device),
         "select" => select::run(&arguments, &devices, device),
         "lists" => lists::run(&arguments, &devices, device),
         "dense" => dense::run_dense(&arguments, &devices, device),

@@ -4,6 +4,7 @@
 //! - `select`: the lists alone, from given distances in f64, beside `argpartition` alone, which sorts nothing, from distances in f32.
 //! - `scan`: candidates by footrule or rho among lists that exceed the caches, in bytes of lists per second. The limit is a sum of the
 //!   words of an array of as many bytes.
+//! - `layouts`: candidates by a scan, and by the objects of the query's pivots (the inverted layout), for lists of several shapes.
 //! - `search`: footrules, candidates, their distances and the nearest, beside the same steps in NumPy, so at equal recall.
 //!
 //! Times are processor time of one thread. Lists and answers are compared before any is timed. The limit of the construction is a product
@@ -11,18 +12,20 @@
 //!
 //! The peer is a Python with NumPy (`pip install numpy`), named by BOXWORK_PYTHON.
 //!
-//! `cargo bench --bench permutation -- what=construct,select,scan,search rows=10000 dimensions=128 rounds=7 megabytes=256`
+//! `cargo bench --bench permutation -- what=construct,select,scan,layouts,search rows=10000 dimensions=128 rounds=7 megabytes=256
+//! objects=500000`
 
 mod support;
 
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::distance::{Lp, l2_of_each};
-use boxwork_kernels::permutation::{Lists, Measure, VectorPivots, nearest_of_each, nearest_pivots};
+use boxwork_kernels::permutation::{Inverted, Lists, Measure, VectorPivots, nearest_of_each, nearest_pivots};
 use support::clock::gigahertz;
 use support::peer::Peer;
 use support::{Arguments, Side, print_machine, run_rounds, verdict};
@@ -30,6 +33,9 @@ use support::{Arguments, Side, print_machine, run_rounds, verdict};
 const K: usize = 10;
 const CANDIDATES: usize = 500;
 const QUERIES: usize = 20;
+/// Pivots and the length of lists, from long lists of few pivots to short ones of many.
+const LAYOUTS: [(usize, usize); 9] =
+    [(128, 128), (128, 64), (128, 32), (128, 8), (256, 16), (512, 256), (512, 32), (512, 16), (4096, 64)];
 
 struct Bench {
     rounds: usize,
@@ -216,6 +222,45 @@ impl Bench {
         }
     }
 
+    /// A scan of all lists, and reading the objects of the query's pivots, in turns.
+    fn layouts(&self, pivots: usize, length: usize, objects: usize) {
+        let mut random = Random::new(4);
+        let mut lists = Lists::new(pivots, length).expect("lists");
+        let made: Vec<Vec<u16>> = (0..20_011)
+            .map(|_| random.distinct(pivots as u64, length).into_iter().map(|pivot| pivot as u16).collect())
+            .collect();
+        for object in 0..objects {
+            lists.push(&made[object * 7 % made.len()]);
+        }
+        let start = Instant::now();
+        let inverted = Inverted::of(&lists);
+        let inversion = start.elapsed().as_secs_f64();
+        let (query, sum) = (&made[3], Cell::new(0_u64));
+        let scanned = lists.candidates(self.path, Measure::Footrule, query, CANDIDATES, |_| true);
+        let read = inverted.candidates(self.path, Measure::Footrule, query, CANDIDATES, |_| true);
+        assert!(scanned == read, "the same candidates");
+        let count = |found: &[u32]| sum.set(sum.get() ^ u64::from(found[0]));
+        let mut sides = vec![
+            Side::on_this_core("inverted", objects, || {
+                count(&inverted.candidates(self.path, Measure::Footrule, query, CANDIDATES, |_| true));
+            }),
+            Side::on_this_core("scan", objects, || {
+                count(&lists.candidates(self.path, Measure::Footrule, query, CANDIDATES, |_| true));
+            }),
+        ];
+        run_rounds(self.rounds, &mut sides);
+        println!(
+            "\nlayouts: {pivots} pivots, lists of {length}, {objects} objects, {}; auto takes {}",
+            self.path,
+            if Inverted::is_faster(self.path, pivots, length) { "inverted" } else { "scan" }
+        );
+        for side in &sides {
+            println!("{:<18} {:>9.3} ns an object", side.name, side.spread().median * 1e9);
+        }
+        println!("ratio       inverted is {} times as fast as a scan", sides[0].faster_than(&sides[1]));
+        println!("inversion   {:.1} ns an object, once", inversion / objects as f64 * 1e9);
+    }
+
     fn search(&mut self, pivots: usize, length: usize) {
         let (count, dimensions, path) = (self.rows.len() / self.dimensions, self.dimensions, self.path);
         let mut peer = self.peer.take();
@@ -302,7 +347,8 @@ fn path_named(name: Option<&str>) -> CodePath {
 }
 
 fn main() {
-    let arguments = Arguments::read(&["what", "rows", "dimensions", "rounds", "megabytes", "peer", "path"]);
+    let arguments =
+        Arguments::read(&["what", "rows", "dimensions", "rounds", "megabytes", "objects", "peer", "path"]);
     println!("question    how fast are permutations of pivots made, scanned and searched on one core?");
     print_machine();
     let folder = tempfile::tempdir().expect("a folder");
@@ -316,7 +362,7 @@ fn main() {
     let path = path_named(arguments.text("path"));
     let mut bench = Bench { rounds: arguments.get("rounds", 7), dimensions, rows, folder, peer, path };
     bench.write(&bench.name("rows"), &bench.rows, f32::to_le_bytes);
-    for what in arguments.text("what").unwrap_or("construct,select,scan,search").split(',') {
+    for what in arguments.text("what").unwrap_or("construct,select,scan,layouts,search").split(',') {
         match what {
             "construct" => {
                 bench.construct(128, 32, None);
@@ -330,7 +376,12 @@ fn main() {
                 bench.scan(512, 16, Measure::Footrule, megabytes);
             }
             "search" => bench.search(128, 32),
-            other => panic!("what={other} is none of construct, select, scan and search"),
+            "layouts" => {
+                for (pivots, length) in LAYOUTS {
+                    bench.layouts(pivots, length, arguments.get("objects", 500_000));
+                }
+            }
+            other => panic!("what={other} is none of construct, select, scan, layouts and search"),
         }
     }
 }

@@ -224,6 +224,34 @@ fn lists_and_graphs_of_devices_have_the_bytes_of_the_processor() {
 }
 
 #[test]
+fn permutations_of_devices_have_the_bytes_of_the_processor() {
+    if !has_device("permutations_of_devices_have_the_bytes_of_the_processor") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let run = |arguments: &[&str]| {
+        let (status, _, said) = ended(boxwork(folder.path(), arguments));
+        assert!(status == 0 && !said.contains("warning"), "{said}");
+        said
+    };
+    let numbers: Vec<u8> = (0..9000 * 8u64).map(|place| (place * place % 251 % 7) as u8).collect();
+    std::fs::write(folder.path().join("base.u8"), numbers).expect("the vectors");
+    run(&["import", "base.u8", "--type", "u8", "--dimensions", "8", "--out", "v.arrow"]);
+    run(&["remove", "--store", "v.arrow", "17", "300"]);
+    let index = |out: &str, device: &str, workers: &str| {
+        let set = [format!("out={out}"), format!("device={device}")];
+        let make = ["run", "permutation_index", "--set", "store=v.arrow", "--workers", workers, "--stats"];
+        let said = run(&[&make[..], &["--set", &set[0], "--set", &set[1]]].concat());
+        assert_eq!(said.contains("lists made on devices"), device == "gpu", "{said}");
+        std::fs::read(folder.path().join(out)).expect("the file was written")
+    };
+    let expected = index("cpu.arrow", "cpu", "2");
+    for workers in ["1", "7"] {
+        assert!(index("gpu.arrow", "gpu", workers) == expected, "{workers} workers: the device shows");
+    }
+}
+
+#[test]
 fn searches_through_lists_find_on_devices_what_slots_find() {
     if !has_device("searches_through_lists_find_on_devices_what_slots_find") {
         return;

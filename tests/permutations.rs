@@ -123,6 +123,71 @@ fn more_candidates_find_more_and_all_find_all() {
 }
 
 #[test]
+fn both_layouts_give_the_same_answers() {
+    let folder = folder();
+    let at = folder.path();
+    vectors(at);
+    index(at, "v.arrow", "p.arrow", &["--set", "pivots=300", "--set", "length=12"]);
+    let found = |layout: &str, more: &[&str]| {
+        let layout = format!("layout={layout}");
+        search(
+            at,
+            "v.arrow",
+            "p.arrow",
+            &queries(),
+            &joined(&["--set", &layout, "--set", "candidates=40"], more),
+        )
+    };
+    let all = found("scan", &[]);
+    for more in [
+        &[][..],
+        &["--set", "measure=rho"],
+        &["--set", "query_pivots=3"],
+        &["--set", "max_shift=1", "--workers", "1"],
+        &["--set", "query_pivots=5", "--set", "max_shift=2", "--set", "measure=rho"],
+    ] {
+        let scan = found("scan", more);
+        assert_eq!(found("inverted", more), scan, "{more:?}");
+        assert_eq!(found("auto", more), scan, "{more:?}");
+        // Fewer pivots and places choose other candidates.
+        assert_eq!(scan == all, more.is_empty(), "{more:?}");
+    }
+    assert!(
+        fails(at, &["run", "permutation_search", "--set", "layout=table"], 2).contains("inverted"),
+        "the layouts are named"
+    );
+    // The inverted layout follows the store, and stale or damaged files are refused as for a scan.
+    let more: String =
+        (0..50).map(|id| format!("{{\"name\": \"n{id}\", \"object\": {:?}}}\n", place(id))).collect();
+    fs::write(at.join("more.jsonl"), &more).expect("a disk");
+    ok(at, &["add", "--store", "v.arrow", "--from", "more.jsonl", "--permutations", "p.arrow"]);
+    ok(at, &["remove", "--store", "v.arrow", "v0", "n7"]);
+    let queries = format!(
+        "queries=[{}]",
+        (1..QUERIES).map(|query| format!("n{}", query + 9)).collect::<Vec<_>>().join(",")
+    );
+    let of_added =
+        |layout| search(at, "v.arrow", "p.arrow", &queries, &["--set", layout, "--set", "candidates=20"]);
+    let grown = of_added("layout=scan");
+    assert_eq!(of_added("layout=inverted"), grown);
+    assert_eq!(grown["queries"][0]["results"][0]["name"], "n10");
+    ok(at, &["compact", "--store", "v.arrow", "--permutations", "p.arrow"]);
+    assert_eq!(of_added("layout=inverted"), of_added("layout=scan"));
+    fs::write(at.join("late.jsonl"), more.replace("\"n", "\"late")).expect("a disk");
+    let run = ["run", "permutation_search", "--set", "store=v.arrow", "--set", "permutations=p.arrow"];
+    let run = joined(&run, &["--set", "queries=v3", "--set", "layout=inverted"]);
+    ok(at, &run);
+    let whole = fs::read(at.join("p.arrow")).expect("a file");
+    for damaged in [whole[..whole.len() - 9].to_vec(), whole.iter().map(|byte| byte ^ 1).collect()] {
+        fs::write(at.join("p.arrow"), damaged).expect("a disk");
+        assert!(fails(at, &run, 3).contains("p.arrow"));
+    }
+    fs::write(at.join("p.arrow"), whole).expect("a disk");
+    ok(at, &["add", "--store", "v.arrow", "--from", "late.jsonl"]);
+    assert!(fails(at, &run, 3).contains("boxwork index --append"));
+}
+
+#[test]
 fn texts_and_sets_have_permutations_too() {
     let folder = folder();
     let at = folder.path();

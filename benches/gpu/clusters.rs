@@ -1,6 +1,7 @@
 //! `what=kmeans` and `what=graph`: k-means to many centroids, and the exact nearest neighbours of all rows, on a device.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -69,22 +70,28 @@ edges:
   - quantizers.quantizers -> keep
 ";
 
-struct World<'a> {
-    runtime: Runtime,
+/// A store of vectors in memory, and what a question needs to run pipelines over it.
+pub(super) struct World<'a> {
+    pub(super) runtime: Runtime,
     store: Arc<dyn Store>,
     space: Arc<dyn boxwork_stores::space::Space>,
     devices: &'a Devices,
     device: usize,
-    count: u64,
-    dimensions: usize,
-    rounds: usize,
+    pub(super) count: u64,
+    pub(super) dimensions: usize,
+    pub(super) rounds: usize,
     peer: Option<Peer>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl<'a> World<'a> {
     /// A store in memory, of so many rows by default.
-    fn new(arguments: &Arguments, devices: &'a Arc<Devices>, device: usize, count: [u64; 2]) -> Self {
+    pub(super) fn new(
+        arguments: &Arguments,
+        devices: &'a Arc<Devices>,
+        device: usize,
+        count: [u64; 2],
+    ) -> Self {
         let is_gpu = devices.list()[device].info().class == DeviceClass::Gpu;
         let count: u64 = arguments.get("objects", count[usize::from(is_gpu)]);
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
@@ -105,10 +112,19 @@ impl<'a> World<'a> {
             Peer::torch(&[&folder.path().display().to_string(), &dimensions.to_string()])
         });
         let (rounds, peer) = (arguments.get("rounds", 5), peer.flatten());
-        Self { runtime, store, space, devices, device, count, dimensions, rounds, peer, _folder: folder }
+        Self { runtime, store, space, devices, device, count, dimensions, rounds, peer, folder }
     }
 
-    fn prepared(&self, declaration: &Declaration, values: BTreeMap<String, Value>) -> Arc<Prepared> {
+    /// A folder for files.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(super) fn prepared(
+        &self,
+        declaration: &Declaration,
+        values: BTreeMap<String, Value>,
+    ) -> Arc<Prepared> {
         let resources: BTreeMap<String, Resource> = BTreeMap::from([
             ("vectors".to_owned(), Arc::new(SharedStore(Arc::clone(&self.store))) as Resource),
             ("space".to_owned(), Arc::new(SharedSpace(Arc::clone(&self.space))) as Resource),
@@ -120,7 +136,7 @@ impl<'a> World<'a> {
     }
 
     /// Prints the events of the last request, if they were kept.
-    fn tell_events(&self) {
+    pub(super) fn tell_events(&self) {
         let events = self.runtime.take_trace();
         if !events.is_empty() {
             timeline::print(&events);
@@ -128,7 +144,7 @@ impl<'a> World<'a> {
     }
 
     /// Seconds of a request, and those of the device's kernels in it.
-    fn seconds<R>(&self, run: impl FnOnce() -> R) -> (f64, f64, R) {
+    pub(super) fn seconds<R>(&self, run: impl FnOnce() -> R) -> (f64, f64, R) {
         let before = self.devices.statistics()[self.device].kernel_ns;
         self.runtime.take_trace();
         let begun = Instant::now();
@@ -144,7 +160,7 @@ impl<'a> World<'a> {
         [OF_LANES, OF_UNITS].map(|of_clock| products / (clocks * of_clock))
     }
 
-    fn tell(&self, what: &str, products: f64, (whole, kernels): (&Spread, &Spread)) {
+    pub(super) fn tell(&self, what: &str, products: f64, (whole, kernels): (&Spread, &Spread)) {
         let [lanes, units] = self.limits(products);
         println!("whole       {what}: {:.1} ms", 1e3 * whole.median);
         println!(

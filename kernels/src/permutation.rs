@@ -14,8 +14,8 @@
 
 //!
 //! Modules in reading order: `lists` (the lists of many objects), `tables` (what a look-up adds), `x86` (look-ups in vector
-//! instructions), `scan` (measures and candidates), `network` (the least numbers of many lists), `order` (lists of many objects by
-//! their distances), `vectors` (lists of vectors).
+//! instructions), `scan` (measures and candidates), `inverted` (candidates by the objects of each pivot), `network` (the least numbers of many lists), `order` (lists of many objects by
+//! their distances), `vectors` (lists of vectors), `device` (the same on a device).
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a number that is no number is not small")]
 
@@ -24,16 +24,20 @@ mod tables;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 mod scan;
+mod inverted;
 mod network;
 mod order;
 mod vectors;
+pub mod device;
 #[cfg(test)]
 mod tests;
 
+pub use inverted::Inverted;
 pub use lists::Lists;
 pub use order::nearest_of_each;
 pub use vectors::VectorPivots;
 
+use std::ops::Range;
 use std::str::FromStr;
 
 /// The most pivots.
@@ -62,6 +66,36 @@ impl Measure {
             Self::Footrule => difference,
             Self::Rho => difference * difference,
         }
+    }
+}
+
+/// How a query's list is compared with the lists of objects. A pivot that both lists have counts only if it is among the first of the
+/// query and its places are near each other; otherwise it adds to the measure as if each list had it and the other one did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// What differences of positions add.
+    pub measure: Measure,
+    /// The first pivots of the query that count.
+    pub query_pivots: usize,
+    /// The largest difference of the positions of a pivot that counts.
+    pub max_shift: usize,
+}
+
+impl From<Measure> for Comparison {
+    /// All pivots of both lists count.
+    fn from(measure: Measure) -> Self {
+        Self { measure, query_pivots: usize::MAX, max_shift: usize::MAX }
+    }
+}
+
+impl Comparison {
+    /// The places of lists of this length at which the pivot of a query's position counts.
+    fn places(self, position: usize, length: usize) -> Range<usize> {
+        if position >= self.query_pivots {
+            return 0..0;
+        }
+        position.saturating_sub(self.max_shift)
+            ..length.min(position.saturating_add(self.max_shift).saturating_add(1))
     }
 }
 
@@ -113,20 +147,29 @@ pub fn nearest_pivots(distances: &[f64], list: &mut [u16]) {
     }
 }
 
-/// A measure by its definition: over all pivots, from the positions in both lists.
+/// A measure by its definition: over all pivots, from the positions in the lists of a query and of an object.
 ///
 /// # Panics
 /// When the lists differ in length, or have a pivot that is not below `pivots`.
-pub fn reference(measure: Measure, pivots: usize, a: &[u16], b: &[u16]) -> u64 {
-    assert_eq!(a.len(), b.len(), "lists of one length");
+pub fn reference(comparison: impl Into<Comparison>, pivots: usize, query: &[u16], object: &[u16]) -> u64 {
+    assert_eq!(query.len(), object.len(), "lists of one length");
+    let (Comparison { measure, query_pivots, max_shift }, length) = (comparison.into(), query.len());
     let positions = |list: &[u16]| {
-        let mut positions = vec![list.len(); pivots];
+        let mut positions = vec![length; pivots];
         for (place, pivot) in list.iter().enumerate() {
             positions[usize::from(*pivot)] = place;
         }
         positions
     };
-    positions(a).iter().zip(positions(b)).map(|(a, b)| measure.of(a.abs_diff(b))).sum()
+    let of_pivot = |(of_query, of_object): (usize, usize)| {
+        let counts = of_query < query_pivots && of_query.abs_diff(of_object) <= max_shift;
+        if counts && of_query < length && of_object < length {
+            measure.of(of_query.abs_diff(of_object))
+        } else {
+            measure.of(length - of_query) + measure.of(length - of_object)
+        }
+    };
+    positions(query).into_iter().zip(positions(object)).map(of_pivot).sum()
 }
 
 /// Why there are no such lists.

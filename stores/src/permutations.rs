@@ -7,6 +7,9 @@
 //! When the store grows, further files have the lists of the objects that were added, by the same pivots (`packed_file`); a pivot that
 //! was removed from the store remains one until the store is compacted.
 //!
+//! A search scans the lists, or reads the objects of the query's pivots ([`Layout`]). The file is the same for both: lists are inverted
+//! when they are read.
+//!
 //! Invariant: permutations belong to the store and the measure of their space, by their fingerprints; any other file is refused.
 
 mod error;
@@ -23,23 +26,62 @@ pub use maker::PermutationMaker;
 pub use writer::PermutationWriter;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::interrupt::{Interrupt, never};
-use boxwork_kernels::permutation::{Lists, Measure};
+use boxwork_kernels::permutation::{Comparison, Inverted, Lists};
 
 use super::packed_file::{self, Last, PackedBatch};
 use super::space::{Prepared, Space};
 use super::spaces::DistanceOptions;
 use crate::pivot_table::{SideBySide, each_side_by_side};
 
+/// How lists lie in memory. Candidates are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// The one that is expected to be searched faster on this machine.
+    Auto,
+    /// A search compares the lists of all objects.
+    Scan,
+    /// A search reads the objects of the query's pivots.
+    Inverted,
+}
+
+impl Layout {
+    /// Their names.
+    pub const NAMES: &'static [&'static str] = &["auto", "scan", "inverted"];
+}
+
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "scan" => Ok(Self::Scan),
+            "inverted" => Ok(Self::Inverted),
+            other => {
+                Err(format!("there is no layout of permutations `{other}`: take auto, scan or inverted"))
+            }
+        }
+    }
+}
+
+/// Lists in one of the layouts.
+#[derive(Debug)]
+enum Held {
+    Scan(Lists),
+    Inverted(Inverted),
+}
+
 /// The permutations of all objects of a store.
 #[derive(Debug)]
 pub struct Permutations {
     path: PathBuf,
     maker: PermutationMaker,
-    lists: Lists,
+    held: Held,
     /// Ids that have lists.
     len: u64,
     /// The fingerprint of the first file.
@@ -55,8 +97,8 @@ const OBJECTS_PER_PIECE: usize = 256;
 /// How much of the files is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Depth {
-    /// All lists of all objects.
-    All,
+    /// All lists of all objects, for this layout.
+    All(Layout),
     /// The ends only, for writing a further file: no lists, and perhaps of fewer objects.
     Ends,
 }
@@ -70,9 +112,10 @@ impl Permutations {
     pub fn open(
         path: impl AsRef<Path>,
         space: &Arc<dyn Space>,
+        layout: Layout,
         interrupt: Interrupt<'_>,
     ) -> Result<Self, PermutationError> {
-        Self::read(path.as_ref(), space, Depth::All, interrupt)
+        Self::read(path.as_ref(), space, Depth::All(layout), interrupt)
     }
 
     fn read(
@@ -111,7 +154,7 @@ impl Permutations {
             files.push(file);
             len = ids;
         }
-        if depth == Depth::All {
+        if let Depth::All(_) = depth {
             if len < store.ids_count() {
                 let (store, objects) = (store.path().to_owned(), store.ids_count());
                 return Err(PermutationError::Behind { path: path.to_owned(), store, found: len, objects });
@@ -120,8 +163,14 @@ impl Permutations {
                 file.each_batch(layout::ROWS, &mut |batch| append(&mut lists, &batch))?;
             }
         }
+        let is_inverted = match depth {
+            Depth::All(Layout::Auto) => Inverted::is_faster(CodePath::detect(), pivots.len(), length),
+            Depth::All(layout) => layout == Layout::Inverted,
+            Depth::Ends => false,
+        };
+        let held = if is_inverted { Held::Inverted(Inverted::of(&lists)) } else { Held::Scan(lists) };
         let maker = PermutationMaker::of(space, pivots, length, interrupt)?;
-        Ok(Self { path: name, maker, lists, len, fingerprint, last })
+        Ok(Self { path: name, maker, held, len, fingerprint, last })
     }
 
     /// The distance for which permutations were made.
@@ -168,9 +217,23 @@ impl Permutations {
         &self.maker
     }
 
-    /// The lists, by id; those of removed objects mean nothing.
-    pub fn lists(&self) -> &Lists {
-        &self.lists
+    /// The layout of the lists: not [`Layout::Auto`].
+    pub fn layout(&self) -> Layout {
+        match &self.held {
+            Held::Scan(_) => Layout::Scan,
+            Held::Inverted(_) => Layout::Inverted,
+        }
+    }
+
+    /// The list of an object; that of a removed one means nothing. Takes long if lists are inverted.
+    ///
+    /// # Panics
+    /// When there is no such id.
+    pub fn list(&self, id: u64) -> Vec<u16> {
+        match &self.held {
+            Held::Scan(lists) => lists.list(id as usize),
+            Held::Inverted(lists) => lists.list(id as usize),
+        }
     }
 
     /// The `count` objects whose permutations are most similar to a query's, in this order; equal ones by id. Nothing proves that the
@@ -181,13 +244,17 @@ impl Permutations {
     pub fn candidates(
         &self,
         query: &dyn Prepared,
-        measure: Measure,
+        comparison: Comparison,
         count: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<u64>, PermutationError> {
         let list = self.maker.list(query, interrupt)?;
         let (path, store) = (CodePath::detect(), self.maker.space().store());
-        let found = self.lists.candidates(path, measure, &list, count, |id| store.has(id as u64));
+        let has = |id: usize| store.has(id as u64);
+        let found = match &self.held {
+            Held::Scan(lists) => lists.candidates(path, comparison, &list, count, has),
+            Held::Inverted(lists) => lists.candidates(path, comparison, &list, count, has),
+        };
         Ok(found.into_iter().map(u64::from).collect())
     }
 }

@@ -13,7 +13,7 @@ use super::hnsw::{self, HnswError};
 use super::lists::{self, Lists, ListsError};
 use super::object_store::{Access, Compaction, PendingChange, StoreLock, real_path};
 use super::packed_file::{self, Format, next_path};
-use super::permutations::{self, PermutationError, Permutations};
+use super::permutations::{self, Layout, PermutationError, Permutations};
 use super::pivot_table::{self, IndexError, PivotTable, SideBySide};
 use super::sketch::{self, Sketch, SketchError};
 use super::space::{Space, SpaceError};
@@ -276,7 +276,7 @@ fn write_indexes(
             }
             Kept::Codes => vector_codes::write_compacted(index, &*of_before, &*of_after, side_by_side)?,
             Kept::Permutations => {
-                let permutations = Permutations::open(index, &of_before, cancelled)?;
+                let permutations = Permutations::open(index, &of_before, Layout::Scan, cancelled)?;
                 if permutations.write_compacted(index, &of_after, side_by_side, cancelled)? {
                     remade.push(index.clone());
                 }

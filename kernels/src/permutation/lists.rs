@@ -100,12 +100,19 @@ impl Lists {
     /// # Panics
     /// When there is no such object.
     pub fn list(&self, object: usize) -> Vec<u16> {
+        let mut list = Vec::with_capacity(self.length);
+        self.extend_with(object, &mut list);
+        list
+    }
+
+    /// Appends the list of an object.
+    pub(super) fn extend_with(&self, object: usize, to: &mut Vec<u16>) {
         assert!(object < self.objects, "object {object} of {}", self.objects);
         let first = object / BLOCK * BLOCK * self.length + object % BLOCK;
         let places = (0..self.length).map(|place| first + place * BLOCK);
         match &self.numbers {
-            Numbers::Bytes(numbers) => places.map(|at| u16::from(numbers[at])).collect(),
-            Numbers::Words(numbers) => places.map(|at| numbers[at]).collect(),
+            Numbers::Bytes(numbers) => to.extend(places.map(|at| u16::from(numbers[at]))),
+            Numbers::Words(numbers) => to.extend(places.map(|at| numbers[at])),
         }
     }
 }

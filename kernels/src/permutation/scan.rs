@@ -1,6 +1,8 @@
 //! Measures of a query's list and those of all objects, and the objects with the least ones.
 
-use super::Measure;
+use super::Comparison;
+#[cfg(target_arch = "x86_64")]
+use super::lists::BYTES_MAX;
 use super::lists::{BLOCK, Lists, Numbers};
 use super::tables::{ByteTables, Tables};
 use crate::CodePath;
@@ -22,8 +24,8 @@ impl Lists {
     ///
     /// # Panics
     /// When the query's list has another length, or this machine lacks the instructions.
-    pub fn measures(&self, path: CodePath, measure: Measure, query: &[u16]) -> Vec<u32> {
-        let scanner = Scanner::new(self, path, measure, query);
+    pub fn measures(&self, path: CodePath, comparison: impl Into<Comparison>, query: &[u16]) -> Vec<u32> {
+        let scanner = Scanner::new(self, path, comparison.into(), query);
         let mut found = vec![0; self.objects().next_multiple_of(BLOCK)];
         for (block, found) in found.as_chunks_mut().0.iter_mut().enumerate() {
             scanner.block(block, found);
@@ -39,12 +41,12 @@ impl Lists {
     pub fn candidates(
         &self,
         path: CodePath,
-        measure: Measure,
+        comparison: impl Into<Comparison>,
         query: &[u16],
         count: usize,
         has: impl Fn(usize) -> bool,
     ) -> Vec<u32> {
-        let scanner = Scanner::new(self, path, measure, query);
+        let scanner = Scanner::new(self, path, comparison.into(), query);
         let (mut winnow, mut found) = (Winnow::new(count.min(self.objects())), [0; BLOCK]);
         for first in (0..self.objects()).step_by(BLOCK) {
             scanner.block(first / BLOCK, &mut found);
@@ -56,11 +58,11 @@ impl Lists {
 }
 
 impl<'a> Scanner<'a> {
-    fn new(lists: &'a Lists, path: CodePath, measure: Measure, query: &[u16]) -> Self {
+    fn new(lists: &'a Lists, path: CodePath, comparison: Comparison, query: &[u16]) -> Self {
         assert_eq!(query.len(), lists.length(), "lists of one length");
         assert!(path.is_available(), "this machine has no {path} instructions");
-        let tables = Tables::new(lists, measure, query);
-        let bytes = tables.in_bytes(lists, measure);
+        let tables = Tables::new(lists, comparison, query);
+        let bytes = tables.in_bytes(lists, &comparison);
         Self { lists, path, tables, bytes }
     }
 
@@ -99,6 +101,17 @@ impl<'a> Scanner<'a> {
     fn by_bytes(&self, _numbers: &[u8], _out: &mut [u32; BLOCK]) -> bool {
         false
     }
+}
+
+/// Whether a path looks up so many pivots by permutes of bytes, far faster than one after the other.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn looks_up_bytes(path: CodePath, pivots: usize) -> bool {
+    path == CodePath::Avx512 && super::x86::has_wide_tables() && pivots <= BYTES_MAX
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn looks_up_bytes(_path: CodePath, _pivots: usize) -> bool {
+    false
 }
 
 /// One look-up after the other.

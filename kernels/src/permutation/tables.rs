@@ -4,7 +4,7 @@
 //! differences from that: one look-up for each number of the object's list. All sums wrap around; only the end counts.
 
 use super::lists::BYTES_MAX;
-use super::{Lists, Measure};
+use super::{Comparison, Lists, Measure};
 
 /// The tables of a query.
 pub(super) struct Tables {
@@ -27,31 +27,34 @@ pub(super) struct ByteTables {
 }
 
 impl Tables {
-    pub(super) fn new(lists: &Lists, measure: Measure, query: &[u16]) -> Self {
+    pub(super) fn new(lists: &Lists, comparison: Comparison, query: &[u16]) -> Self {
+        let measure = comparison.measure;
         let (pivots, length) = (lists.pivots(), lists.length());
-        let mut positions = vec![length; pivots];
-        for (place, pivot) in query.iter().enumerate() {
-            positions[usize::from(*pivot)] = place;
-        }
-        let absent: u64 = positions.iter().map(|position| measure.of(length - position)).sum();
+        let absent: u64 = (1..=length).map(|away| measure.of(away)).sum();
         let mut entries = vec![0_u32; length * pivots];
         for (place, row) in entries.chunks_exact_mut(pivots).enumerate() {
-            for (entry, position) in row.iter_mut().zip(&positions) {
-                let (with, without) = (measure.of(position.abs_diff(place)), measure.of(length - position));
-                *entry = (with as u32).wrapping_sub(without as u32);
+            // As if the query did not have the pivot.
+            row.fill(measure.of(length - place) as u32);
+            for (position, pivot) in query.iter().enumerate() {
+                if comparison.places(position, length).contains(&place) {
+                    let entry = &mut row[usize::from(*pivot)];
+                    *entry = entry.wrapping_sub(gain(measure, length, position, place));
+                }
             }
         }
         Self { absent: absent as u32, entries }
     }
 
     /// The tables in bytes, if measures of such lists fit 16 bits and there are few pivots.
-    pub(super) fn in_bytes(&self, lists: &Lists, measure: Measure) -> Option<ByteTables> {
+    pub(super) fn in_bytes(&self, lists: &Lists, comparison: &Comparison) -> Option<ByteTables> {
+        let measure = comparison.measure;
         let (pivots, length) = (lists.pivots(), lists.length());
         if pivots > BYTES_MAX || length > 255 || largest(measure, length) > u64::from(u16::MAX) {
             return None;
         }
-        // Footrules differ by at most the length from a pivot to its absence; where all are present, by less.
-        let largest_entry = if length < pivots { 2 * length } else { 2 * (length - 1) };
+        // Footrules differ by at most the length from a pivot to its absence; where all are present and count, by less.
+        let all_count = length == pivots && *comparison == Comparison::from(comparison.measure);
+        let largest_entry = if all_count { 2 * (length - 1) } else { 2 * length };
         let is_one_byte = measure == Measure::Footrule && largest_entry <= 255;
         let bias = if is_one_byte { length as u16 } else { 0 };
         let width = if pivots <= 128 { 128 } else { 256 };
@@ -71,7 +74,13 @@ impl Tables {
     }
 }
 
+/// By how much a measure is smaller because of a pivot that is in both lists, at these places, than if each list had another one.
+pub(super) fn gain(measure: Measure, length: usize, position: usize, place: usize) -> u32 {
+    let apart = measure.of(length - position) + measure.of(length - place);
+    (apart - measure.of(position.abs_diff(place))) as u32
+}
+
 /// The measure of two lists that share no pivot: none is larger.
-fn largest(measure: Measure, length: usize) -> u64 {
+pub(super) fn largest(measure: Measure, length: usize) -> u64 {
     (1..=length).map(|away| 2 * measure.of(away)).sum()
 }

@@ -18,6 +18,21 @@ fn distances(random: &mut Random, pivots: usize, values: u64) -> Vec<f64> {
     (0..pivots).map(|_| random.below(values) as f64 / 4.0).collect()
 }
 
+/// Both measures, of all pivots and of some.
+fn comparisons(random: &mut Random, length: usize) -> [Comparison; 4] {
+    let some = |measure, random: &mut Random| Comparison {
+        measure,
+        query_pivots: random.idx(length) + 1,
+        max_shift: random.idx(length + 1),
+    };
+    [
+        Measure::Footrule.into(),
+        Measure::Rho.into(),
+        some(Measure::Footrule, random),
+        some(Measure::Rho, random),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
@@ -42,7 +57,9 @@ proptest! {
         assert_eq!(lists.objects(), objects);
         let mut query = vec![0; length];
         nearest_pivots(&distances(&mut random, pivots, values), &mut query);
-        for measure in [Measure::Footrule, Measure::Rho] {
+        let inverted = Inverted::of(&lists);
+        assert_eq!((inverted.objects(), inverted.pivots(), inverted.length()), (objects, pivots, length));
+        for measure in comparisons(&mut random, length) {
             let expected: Vec<u32> =
                 all.iter().map(|list| reference(measure, pivots, &query, list) as u32).collect();
             let mut order: Vec<u32> = (0..objects as u32).filter(|object| object % 7 != 3).collect();
@@ -52,11 +69,14 @@ proptest! {
                 for count in [0, 1, 50, objects + 1] {
                     let found = lists.candidates(path, measure, &query, count, |object| object % 7 != 3);
                     assert_eq!(found, order[..count.min(order.len())], "{path}");
+                    let found = inverted.candidates(path, measure, &query, count, |object| object % 7 != 3);
+                    assert_eq!(found, order[..count.min(order.len())], "inverted, {path}");
                 }
             }
         }
         for (object, list) in all.iter().enumerate() {
             assert_eq!(&lists.list(object), list);
+            assert_eq!(&inverted.list(object), list);
         }
     }
 }
@@ -83,6 +103,34 @@ fn odd_distances_and_the_largest_lists() {
     assert!(Lists::new(4, 5).unwrap_err().to_string().contains("from 1 to 4"));
     assert!(Lists::new(4, 0).is_err() && Lists::new(PIVOTS_MAX + 1, 5).is_err());
     assert!("spearman".parse::<Measure>().unwrap_err().contains("rho"));
+}
+
+#[test]
+fn inverted_lists_of_several_blocks_give_the_candidates_of_a_scan() {
+    let mut random = Random::new(6);
+    // The lengths are those of sums in two bytes and in four.
+    for (pivots, length) in [(600, 8), (40, 40), (300, 50)] {
+        let mut lists = Lists::new(pivots, length).unwrap();
+        let made: Vec<Vec<u16>> = (0..501)
+            .map(|_| random.distinct(pivots as u64, length).into_iter().map(|pivot| pivot as u16).collect())
+            .collect();
+        for object in 0..2 * inverted::BLOCK + 77 {
+            lists.push(&made[object * 7 % made.len()]);
+        }
+        let inverted = Inverted::of(&lists);
+        assert_eq!(inverted.objects(), lists.objects());
+        assert_eq!(inverted.list(inverted::BLOCK + 5), lists.list(inverted::BLOCK + 5));
+        for measure in comparisons(&mut random, length) {
+            for path in CodePath::available() {
+                let of = |has: fn(usize) -> bool| {
+                    let scan = lists.candidates(path, measure, &made[3], 300, has);
+                    assert_eq!(inverted.candidates(path, measure, &made[3], 300, has), scan, "{path}");
+                };
+                of(|_| true);
+                of(|object| object % 3 == 1);
+            }
+        }
+    }
 }
 
 /// The lists of some vectors by a sort of their distances.

@@ -73,6 +73,26 @@ impl VectorPivots {
         self.dimensions
     }
 
+    /// Number of pivots.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Pivots of a list.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The numbers of the pivots, one pivot after the other.
+    pub(super) fn numbers(&self) -> &[f32] {
+        &self.numbers
+    }
+
+    /// Whether all numbers of pivots are whole.
+    pub(super) fn are_whole(&self) -> bool {
+        self.are_whole
+    }
+
     /// Appends the lists of some vectors, which are finite.
     ///
     /// # Panics

@@ -11,6 +11,7 @@ use boxwork_kernels::gaussian_process::{Form, l1};
 use boxwork_kernels::k_select::{self, Way};
 use boxwork_kernels::kmeans::{device as clusters, means};
 use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
+use boxwork_kernels::permutation::device as permutations;
 use boxwork_kernels::selection::{self, Bounded};
 use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::device as distances;
@@ -141,6 +142,21 @@ static OF_SIMILARITIES: [KernelSpec; 3] = [
         ],
     },
 ];
+
+static PERMUTATIONS: [KernelSpec; 1] = [KernelSpec {
+    name: "nearest_pivots",
+    arguments: &[
+        ("rows", Argument::Buffer),
+        ("count", Argument::Value(4)),
+        ("dimensions", Argument::Value(4)),
+        ("pivots", Argument::Buffer),
+        ("are_whole", Argument::Value(4)),
+        ("slack", Argument::Value(4)),
+        ("least", Argument::Value(4)),
+        ("lists", Argument::Buffer),
+        ("doubts", Argument::Buffer),
+    ],
+}];
 
 static UPPERS: [KernelSpec; 1] = [KernelSpec {
     name: "uppers",
@@ -359,6 +375,17 @@ pub fn assign_program(on_units: bool) -> ProgramSource {
         text: clusters::TEXT,
         constants: clusters::constants(on_units),
         kernels: if on_units { &ASSIGN_ON_UNITS } else { &ASSIGN },
+        exact: true,
+    }
+}
+
+/// The nearest pivots of vectors (`permutation/device.cl`).
+pub fn permutations_program(shape: permutations::Shape) -> ProgramSource {
+    ProgramSource {
+        name: "permutations",
+        text: permutations::TEXT,
+        constants: shape.constants(),
+        kernels: &PERMUTATIONS,
         exact: true,
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
-use boxwork_kernels::permutation::Measure;
+use boxwork_kernels::permutation::{Comparison, LENGTH_MAX, Measure};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::operator::{
     Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
@@ -36,7 +36,8 @@ const CANDIDATES: Out =
 ///
 /// # Parameters
 /// `permutations`: of the store that is searched. `candidates`: how many a query gets, and at least `k`; 0 for the larger of 20 `k`
-/// and 2 % of the objects. `k`: the number of objects that a query returns. `measure`: how permutations are compared.
+/// and 2 % of the objects. `k`: the number of objects that a query returns. `measure`: how permutations are compared. `query_pivots`: how many
+/// of the first pivots of a query count, 0 for all. `max_shift`: the largest difference of positions of a pivot that counts.
 pub(crate) static PERMUTATION_CANDIDATES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -59,6 +60,18 @@ pub(crate) static PERMUTATION_CANDIDATES: OperatorSpec = OperatorSpec {
             Default::Text("footrule"),
             "footrule: the sum of the differences of positions; rho: of their squares",
         ),
+        Parameter::new(
+            "query_pivots",
+            ParameterType::Integer { minimum: 0, maximum: LENGTH_MAX as i64 },
+            Default::Integer(0),
+            "only so many of the first pivots of a query count as shared with an object: faster, and less is found; 0: all",
+        ),
+        Parameter::new(
+            "max_shift",
+            ParameterType::Integer { minimum: 0, maximum: LENGTH_MAX as i64 },
+            Default::Integer(LENGTH_MAX as i64),
+            "a pivot counts as shared only if its positions in both lists differ by at most this: faster, and less is found",
+        ),
     ],
     inputs: &[QUERIES],
     outputs: &[CANDIDATES],
@@ -80,7 +93,14 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         permutations,
         raised: (given > 0 && given < k).then_some((given, k)),
         count: wanted.max(k).min(objects) as usize,
-        measure: bind.text("measure").parse().map_err(|error: String| BoxError::new(error))?,
+        comparison: Comparison {
+            measure: bind.text("measure").parse().map_err(|error: String| BoxError::new(error))?,
+            query_pivots: match bind.count("query_pivots") {
+                0 => usize::MAX,
+                pivots => pivots,
+            },
+            max_shift: bind.count("max_shift"),
+        },
         found: None,
     }))
 }
@@ -93,7 +113,7 @@ struct Candidates {
     count: usize,
     /// The candidates asked for and the larger number that a query gets, if that is `k`.
     raised: Option<(u64, u64)>,
-    measure: Measure,
+    comparison: Comparison,
     /// Those that have not left yet, the last query first; set by the first firing.
     found: Option<Vec<Found>>,
 }
@@ -103,7 +123,7 @@ pub(super) fn find(
     cx: &mut Context<'_>,
     queries: In,
     permutations: &Permutations,
-    measure: Measure,
+    comparison: Comparison,
     count: usize,
 ) -> Result<Vec<Found>, BoxError> {
     let space = permutations.maker().space();
@@ -116,7 +136,7 @@ pub(super) fn find(
         let cancelled = inside.cancelled();
         inside.for_each_chunk_of(&mut found, 1, |first, found| {
             for (place, (_, ids)) in (first..).zip(found) {
-                match permutations.candidates(&*queries.at(place).prepared, measure, count, &cancelled) {
+                match permutations.candidates(&*queries.at(place).prepared, comparison, count, &cancelled) {
                     Ok(candidates) => *ids = candidates,
                     // The first error is reported.
                     Err(error) => drop(failed.set(error)),
@@ -134,7 +154,7 @@ pub(super) fn find(
 
 impl Candidates {
     fn find(&self, cx: &mut Context<'_>) -> Result<Vec<Found>, BoxError> {
-        let mut found = find(cx, QUERIES, &self.permutations, self.measure, self.count)?;
+        let mut found = find(cx, QUERIES, &self.permutations, self.comparison, self.count)?;
         found.iter_mut().for_each(|(_, ids)| ids.sort_unstable());
         cx.count("candidates", (self.count * found.len()) as u64);
         found.reverse();

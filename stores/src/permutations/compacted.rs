@@ -46,7 +46,7 @@ impl Permutations {
             if cancelled() {
                 return Err(PermutationError::Cancelled);
             }
-            ids.iter().try_for_each(|id| writer.push(&self.lists.list(*id as usize)))?;
+            ids.iter().try_for_each(|id| writer.push(&self.list(*id)))?;
         }
         writer.finish().map(|_| false)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::interrupt::{Interrupt, ask};
+use boxwork_kernels::permutation::device::OnDevice;
 use boxwork_kernels::permutation::{Lists, VectorPivots, nearest_of_each, nearest_pivots};
 use boxwork_kernels::vector::{VectorMeasure, VectorRef};
 
@@ -91,6 +92,32 @@ impl PermutationMaker {
         Ok(Self { space: Arc::clone(space), ids, prepared, length, vectors })
     }
 
+    /// Whether devices make the lists of a space's objects: those of vectors by Euclidean distance.
+    pub fn is_for_devices(space: &dyn Space) -> bool {
+        VectorMeasure::named(&space.measure()) == Some(VectorMeasure::L2)
+            && ObjectStore::<Vectors>::of(space.store()).is_some_and(|store| store.kind().dimensions() > 0)
+    }
+
+    /// The pivots as a device takes them, if devices make lists of these objects.
+    pub fn on_device(&self) -> Option<OnDevice> {
+        self.vectors.as_ref().map(|(_, pivots)| pivots.on_device())
+    }
+
+    /// Reads the numbers of vectors that are in memory, one after the other. They count if the store confirms it afterwards.
+    ///
+    /// # Errors
+    /// When the objects are no vectors, or one cannot be read.
+    ///
+    /// # Panics
+    /// When `numbers` has another length than the vectors.
+    pub fn read(&self, ids: &[u64], numbers: &mut [f32]) -> Result<(), PermutationError> {
+        let Some((store, pivots)) = &self.vectors else {
+            let text = "devices make permutations of vectors by the distance l2 only".to_owned();
+            return Err(SpaceError::Query(text).into());
+        };
+        Ok(read_vectors(store, ids, numbers, pivots.dimensions())?)
+    }
+
     /// The objects and their distance.
     pub fn space(&self) -> &Arc<dyn Space> {
         &self.space
@@ -157,6 +184,25 @@ impl PermutationMaker {
     }
 }
 
+/// Writes the numbers of vectors, one after the other.
+fn read_vectors(
+    store: &ObjectStore<Vectors>,
+    ids: &[u64],
+    numbers: &mut [f32],
+    dimensions: usize,
+) -> Result<(), StoreError> {
+    assert_eq!(ids.len() * dimensions, numbers.len(), "room for the vectors");
+    store.read::<_, StoreError>(|objects| {
+        for (id, to) in ids.iter().zip(numbers.chunks_exact_mut(dimensions)) {
+            match objects.item(*id)? {
+                VectorRef::F32(row) => to.copy_from_slice(row),
+                row => to.iter_mut().zip(row.widened()).for_each(|(to, x)| *to = x),
+            }
+        }
+        Ok(())
+    })
+}
+
 fn append_vectors(
     store: &ObjectStore<Vectors>,
     pivots: &VectorPivots,
@@ -164,20 +210,13 @@ fn append_vectors(
     lists: &mut Vec<u16>,
     interrupt: Interrupt<'_>,
 ) -> Result<(), SpaceError> {
-    let (path, mut rows) = (CodePath::detect(), Vec::new());
+    let (path, dimensions) = (CodePath::detect(), pivots.dimensions());
+    let mut rows = vec![0.0; VECTORS_AT_ONCE.min(ids.len()) * dimensions];
     for ids in ids.chunks(VECTORS_AT_ONCE) {
         ask(interrupt)?;
-        rows.clear();
-        store.read::<_, StoreError>(|objects| {
-            for id in ids {
-                match objects.item(*id)? {
-                    VectorRef::F32(row) => rows.extend_from_slice(row),
-                    row => rows.extend(row.widened()),
-                }
-            }
-            Ok(())
-        })?;
-        pivots.append(path, &rows, lists);
+        let rows = &mut rows[..ids.len() * dimensions];
+        read_vectors(store, ids, rows, dimensions)?;
+        pivots.append(path, rows, lists);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::fs;
 
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::interrupt::never;
+use boxwork_kernels::permutation::Measure;
 
 use super::*;
 use crate::testing;
@@ -31,25 +32,28 @@ fn written(folder: &Path, objects: usize) -> (Arc<dyn Space>, PathBuf) {
 fn lists_are_the_pivots_by_exact_distance() {
     let folder = tempfile::tempdir().unwrap();
     let (space, path) = written(folder.path(), 4500);
-    let permutations = Permutations::open(&path, &space, &never).unwrap();
-    let (lists, maker) = (permutations.lists(), permutations.maker());
-    assert_eq!((lists.objects(), lists.pivots(), lists.length(), permutations.path()), (4500, 20, 7, &*path));
+    let permutations = Permutations::open(&path, &space, Layout::Scan, &never).unwrap();
+    let inverted = Permutations::open(&path, &space, Layout::Inverted, &never).unwrap();
+    assert_eq!((permutations.layout(), inverted.layout()), (Layout::Scan, Layout::Inverted));
+    let maker = permutations.maker();
+    assert_eq!((maker.pivots().len(), maker.length(), permutations.path()), (20, 7, &*path));
     for id in space.store().among(0..4500).step_by(97).chain([0, 4095, 4096, 4499]) {
         let pairs: Vec<[u64; 2]> = maker.pivots().iter().map(|pivot| [*pivot, id]).collect();
         let mut distances = vec![0.0; pairs.len()];
         space.between(&pairs, &mut distances).unwrap();
         let mut expected: Vec<u16> = (0..20).collect();
         expected.sort_by(|a, b| distances[usize::from(*a)].total_cmp(&distances[usize::from(*b)]));
-        assert_eq!(lists.list(id as usize), expected[..7], "object {id}");
+        assert_eq!(permutations.list(id), expected[..7], "object {id}");
+        assert_eq!(inverted.list(id), expected[..7], "object {id}");
     }
     // An object's own list is the most similar one, and removed objects are no candidates.
     let object = space.store().objects(&[1000]).unwrap();
     let query = Arc::clone(&space).prepare(&object, 0).unwrap();
     for measure in [Measure::Footrule, Measure::Rho] {
-        let found = permutations.candidates(&*query, measure, 4500, &never).unwrap();
+        let found = permutations.candidates(&*query, measure.into(), 4500, &never).unwrap();
+        assert_eq!(inverted.candidates(&*query, measure.into(), 4500, &never).unwrap(), found);
         assert!(found.len() == 4498 && !found.contains(&3) && !found.contains(&41));
-        let list = lists.list(1000);
-        assert_eq!(lists.list(found[0] as usize), list);
+        assert_eq!(permutations.list(found[0]), permutations.list(1000));
     }
     assert_eq!(maker.duplicates(&never).unwrap(), 0);
 }
@@ -75,10 +79,9 @@ fn damaged_files_are_refused_or_read_as_they_were() {
     let folder = tempfile::tempdir().unwrap();
     let (space, path) = written(folder.path(), 300);
     let whole = fs::read(&path).unwrap();
-    let all = |permutations: Permutations| -> Vec<Vec<u16>> {
-        (0..300).map(|id| permutations.lists().list(id)).collect()
-    };
-    let expected = all(Permutations::open(&path, &space, &never).unwrap());
+    let all =
+        |permutations: Permutations| -> Vec<Vec<u16>> { (0..300).map(|id| permutations.list(id)).collect() };
+    let expected = all(Permutations::open(&path, &space, Layout::Scan, &never).unwrap());
     let mut random = Random::new(7);
     for round in 0..400 {
         let mut bytes = whole.clone();
@@ -92,7 +95,8 @@ fn damaged_files_are_refused_or_read_as_they_were() {
             }
         }
         fs::write(&path, &bytes).unwrap();
-        match Permutations::open(&path, &space, &never) {
+        let layout = if round % 8 < 4 { Layout::Scan } else { Layout::Inverted };
+        match Permutations::open(&path, &space, layout, &never) {
             Err(error) => assert!(error.to_string().contains("test.permutations.arrow"), "{error}"),
             Ok(found) => assert_eq!(all(found), expected, "damage went unnoticed in round {round}"),
         }

@@ -60,7 +60,7 @@ impl Permuted {
                     "the order `permutation` needs the queries: connect `queries`, as `query -> nearest.queries`",
                 ));
             }
-            let found = find(cx, QUERIES, &self.permutations, Measure::Footrule, self.count)?;
+            let found = find(cx, QUERIES, &self.permutations, Measure::Footrule.into(), self.count)?;
             self.found = Some(found.into_iter().collect());
         }
         Ok(())
