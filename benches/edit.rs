@@ -11,9 +11,14 @@
 //!
 //! `what=weighted` asks how much faster edits with other costs, local scores and warped series are than a plain loop over rows.
 //!
+//! `what=long` compares one pair of long random texts with RapidFuzz, `what=similar` similar ones with edlib (`pip install edlib`), and
+//! `what=workers` the tiles of one pair on `workers=2` workers with one, by the wall clock.
+//!
 //! `cargo bench --bench edit -- rounds=7 texts=4096`
 
 mod support;
+#[path = "edit/long.rs"]
+mod long;
 #[path = "edit/weighted.rs"]
 mod weighted;
 
@@ -161,7 +166,7 @@ fn run_case(case: &Case, (texts_count, rounds): (usize, usize), folder: &Path, p
 }
 
 fn main() {
-    let arguments = Arguments::read(&["what", "texts", "rounds", "peer"]);
+    let arguments = Arguments::read(&["what", "texts", "rounds", "peer", "workers"]);
     println!("question    how many edit distances does one core compute per second?");
     print_machine();
     let sizes = (arguments.get("texts", 4096_usize), arguments.get("rounds", 7_usize));
@@ -172,9 +177,20 @@ fn main() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().to_str().expect("a path in UTF-8");
-    let has_peer = arguments.get("peer", 1) == 1 && CASES.iter().any(|case| is_asked(case.name));
+    let mut of_peer = CASES.iter().map(|case| case.name).chain(["long", "similar"]);
+    let has_peer = arguments.get("peer", 1) == 1 && of_peer.any(&is_asked);
     let mut peer = if has_peer { Peer::rapidfuzz(&[place]) } else { None };
     for case in CASES.iter().filter(|case| is_asked(case.name)) {
         run_case(case, sizes, folder.path(), &mut peer);
+    }
+    if is_asked("long") {
+        long::run_long(sizes.1, folder.path(), &mut peer);
+    }
+    if is_asked("similar") {
+        long::run_similar(sizes.1, folder.path(), &mut peer);
+    }
+    if is_asked("workers") {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        long::run_workers(sizes.1, arguments.get("workers", cores), folder.path());
     }
 }

@@ -10,9 +10,15 @@
 //! - `build`: the index pipeline, compared with as many sequential f64 scans as there are pivots, on equally many
 //!   threads.
 //!
+//! `strategy=` takes some of the strategies of `search`: `blocks` (one run for each size of `block=16,64,256,1024,4096`, by triangles, as the study of the
+//! beginning measures them), `estimate` (the range estimated while blocks grow) and `simplex` (the range known from upper bounds). Their
+//! distances are compared with the *divine* search's, the optimum.
+//!
 //! `cargo bench --bench index -- what=search store=FILE alphas=0.01,0.2,0.64 pivots=32 k=10 queries=10 workers=2`
 //! Without `store`, it takes `objects` synthetic signatures like the other benches.
 
+#[path = "index/strategies.rs"]
+mod strategies;
 mod support;
 
 use std::collections::BTreeMap;
@@ -39,12 +45,12 @@ use boxwork_stores::space::{DeviceForm, Space};
 use boxwork_stores::sqfd_space::SqfdSpace;
 use boxwork_stores::store::Store;
 use support::store::{path_value, search_values, write_store};
-use support::{Arguments, Side, Spread, print_machine, run_rounds};
+use support::{Arguments, Side, Spread, print_machine, run_rounds, verdict};
 
 fn main() {
     let names = [
         "what", "store", "objects", "alphas", "pivots", "select", "k", "queries", "workers", "rounds",
-        "folder",
+        "folder", "strategy", "block",
     ];
     let arguments = Arguments::read(&names);
     let what = arguments.text("what").unwrap_or("share").to_owned();
@@ -76,6 +82,8 @@ fn main() {
             workers: arguments.get("workers", 2),
             devices: Arc::default(),
             rounds: arguments.get("rounds", 5),
+            strategy: arguments.text("strategy").map(str::to_owned),
+            block: arguments.text("block").unwrap_or("16,64,256,1024,4096").to_owned(),
         };
         match what.as_str() {
             "share" => setting.share(),
@@ -99,7 +107,14 @@ struct Setting {
     workers: usize,
     devices: Arc<LazyDevices>,
     rounds: usize,
+    /// The strategies to compare; all, if not given.
+    strategy: Option<String>,
+    /// Sizes of fixed blocks.
+    block: String,
 }
+
+/// Distances of the search by upper bounds over the optimum's that are allowed.
+const BAR_SIMPLEX: f64 = 1.3;
 
 impl Setting {
     fn runtime(&self) -> Runtime {
@@ -205,26 +220,13 @@ impl Setting {
         }
     }
 
-    /// The strategies that are compared; the first one is the scan.
-    fn strategies(&self) -> Vec<(&'static str, Arc<Prepared>)> {
-        let simplex = [("bound", Value::Text("simplex".to_owned()))];
-        let combined = [("bound", Value::Text("combined".to_owned()))];
-        let triangular = [("bound", Value::Text("triangular".to_owned()))];
-        vec![
-            ("scan", self.prepare(shipped::SEARCH, &[])),
-            ("auto", self.prepare(shipped::AUTO, &[])),
-            ("best first, simplex", self.prepare(shipped::BEST_FIRST, &simplex)),
-            ("estimated range, simplex", self.prepare(shipped::ESTIMATED_RANGE, &simplex)),
-            ("adaptive blocks, simplex", self.prepare(shipped::ADAPTIVE_BLOCKS, &simplex)),
-            ("fixed blocks, simplex", self.prepare(shipped::FIXED_BLOCKS, &simplex)),
-            ("two phase, simplex", self.prepare(shipped::TWO_PHASE, &simplex)),
-            ("best first, combined", self.prepare(shipped::BEST_FIRST, &combined)),
-            ("best first, triangular", self.prepare(shipped::BEST_FIRST, &triangular)),
-        ]
-    }
-
     /// Checks that all strategies find what the scan finds. Gives the distance of the farthest result of each query.
-    fn checked(&self, runtime: &Runtime, strategies: &[(&str, Arc<Prepared>)], names: &[String]) -> Vec<f64> {
+    fn checked(
+        &self,
+        runtime: &Runtime,
+        strategies: &[(String, Arc<Prepared>)],
+        names: &[String],
+    ) -> Vec<f64> {
         let mut kth = Vec::new();
         for name in names {
             let answers: Vec<String> = strategies
@@ -268,7 +270,7 @@ impl Setting {
             .iter()
             .enumerate()
             .map(|(idx, (label, prepared))| {
-                Side::new(*label, move || {
+                Side::new(label.clone(), move || {
                     mean_seconds(
                         names.iter().map(|name| run(runtime, prepared, std::slice::from_ref(name))),
                         &counts[idx],
@@ -286,17 +288,28 @@ impl Setting {
         run_rounds(self.rounds, &mut sides);
         let all = ((self.rounds + 1) * names.len()) as f64 * table.len() as f64;
         let (scan, divine) = (&sides[0], &sides[sides.len() - 1]);
+        let optimum = counts[strategies.len()].load(Ordering::Relaxed) as f64;
         for (side, count) in sides.iter().zip(counts) {
-            let share = count.load(Ordering::Relaxed) as f64 / all;
+            let count = count.load(Ordering::Relaxed) as f64;
             println!(
-                "{:26} {:9.3} ms per query; computes {:.5} of the distances; {:8.2} x the scan's speed, {:.2} x divine's \
-                 time",
+                "{:26} {:9.3} ms per query; computes {:.5} of the distances, {:.2} x divine's; {:8.2} x the scan's speed, {:.2} x \
+                 divine's time",
                 side.name,
                 side.spread().median * 1e3,
-                share,
+                count / all,
+                count / optimum.max(1.0),
                 side.faster_than(scan).median,
                 divine.faster_than(side).median
             );
+            if side.name == "simplex" {
+                let figure = count / optimum.max(1.0);
+                verdict(
+                    "distances of simplex over the optimum's",
+                    figure,
+                    BAR_SIMPLEX,
+                    figure <= BAR_SIMPLEX,
+                );
+            }
         }
     }
 

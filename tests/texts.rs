@@ -198,6 +198,55 @@ fn costs_and_scores_are_those_of_the_definition() {
 }
 
 #[test]
+fn commands_take_costs_and_an_index_keeps_them() {
+    let folder = folder();
+    let (at, words) = (folder.path(), words(400));
+    write(at, &words);
+    ok(at, &["import", "words.jsonl", "--holds", "texts", "--out", "words.arrow"]);
+    let of_store = ["--store", "words.arrow"];
+    let costs = ["--distance", "edit", "--insert", "2", "--delete", "2", "--replace", "3"];
+    let search = |more: &[&str]| {
+        let run = ["search", "--query", "w7", "--query", "w11", "-k", "5", "--format", "json"];
+        json(&ok(at, &[&run[..], &of_store, more].concat()))["queries"].clone()
+    };
+    let scan = search(&costs);
+    let letters = |id: usize| words[id].chars().collect::<Vec<char>>();
+    let edit = EditCosts::new(2, 2, 3).expect("costs");
+    for (query, of_query) in [7, 11].into_iter().zip(scan.as_array().expect("a list")) {
+        let mut expected: Vec<(f64, u64)> =
+            (0..words.len()).map(|id| (edit.reference(&letters(query), &letters(id)), id as u64)).collect();
+        expected.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let hits = of_query["results"].as_array().expect("a list").iter();
+        let hits = hits.map(|hit| (hit["distance"].as_f64(), hit["id"].as_u64()));
+        let expected = expected[..5].iter().map(|(distance, id)| (Some(*distance), Some(*id)));
+        assert_eq!(hits.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+    // An index by these costs answers searches by them only.
+    let index = ["index", "--pivots", "4", "--out", "words.pivots.arrow"];
+    ok(at, &[&index[..], &of_store, &costs].concat());
+    assert_eq!(search(&[&costs[..], &["--pivots", "words.pivots.arrow"]].concat()), scan);
+    let others = ["search", "--query", "w7", "--pivots", "words.pivots.arrow", "--distance", "edit"];
+    let said = fails(at, &[&others[..], &of_store].concat(), 3);
+    assert!(said.contains("words.pivots.arrow") && said.contains("with costs 2, 2, 3"), "{said}");
+    // A matrix, costs that there are not, and a band.
+    fs::write(at.join("costs.txt"), "a b\na 0 1\nb 1 0\n").expect("a disk");
+    let by_matrix = search(&["--distance", "edit", "--replace", "2", "--matrix", "costs.txt"]);
+    assert_ne!(by_matrix, search(&["--distance", "edit", "--replace", "2"]));
+    let none = ["search", "--query", "w7", "--distance", "edit", "--insert", "0"];
+    assert!(fails(at, &[&none[..], &of_store].concat(), 2).contains("--insert"));
+    let series: String = (0..30).map(|id| format!("{{\"object\": [{id}, {}, 3, 9]}}\n", id % 7)).collect();
+    fs::write(at.join("series.jsonl"), series).expect("a disk");
+    let warped = |more: &[&str]| {
+        let run =
+            ["search", "--store", "series.jsonl", "--query", "7", "--distance", "dtw", "--format", "json"];
+        json(&ok(at, &[&run[..], more].concat()))["queries"].clone()
+    };
+    let (any, none) = (warped(&[]), warped(&["--band", "0"]));
+    assert_eq!(warped(&["--band", "3"]), any);
+    assert_ne!(none, any);
+}
+
+#[test]
 fn series_are_warped() {
     let folder = folder();
     let at = folder.path();

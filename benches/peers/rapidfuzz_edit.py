@@ -7,6 +7,9 @@ answer in JSON. Seconds are processor time of the calls of RapidFuzz alone, on o
 
 A question is the name of two files of FOLDER: texts a line each, the queries and the others. `cdist` makes all distances
 of the two. The distances are summed, and summed with weights, so that both sides can compare them.
+
+`pair PEER QUERIES OTHERS` is the distance of the first texts of two files, by `rapidfuzz` or by `edlib` (`pip install edlib`); its
+answer has the distance, or says that the peer is missing.
 """
 
 import json
@@ -27,6 +30,11 @@ except ImportError as error:
     say(missing="rapidfuzz", why=str(error))
     sys.exit(0)
 
+try:
+    import edlib
+except ImportError:
+    edlib = None
+
 FOLDER = sys.argv[1]
 say(name=f"RapidFuzz {rapidfuzz.__version__}")
 lists = {}
@@ -39,8 +47,24 @@ def texts(name):
     return lists[name]
 
 
+def pair(peer, a, b):
+    if peer == "rapidfuzz":
+        return Levenshtein.distance(a, b)
+    return edlib.align(a, b, mode="NW", task="distance")["editDistance"]
+
+
 for line in sys.stdin:
-    queries, others = (texts(name) for name in line.split())
+    words = line.split()
+    if words[0] == "pair":
+        a, b = (texts(name)[0] for name in words[2:])
+        if words[1] == "edlib" and edlib is None:
+            say(missing="edlib")
+            continue
+        begun = time.process_time()
+        distance = pair(words[1], a, b)
+        say(seconds=time.process_time() - begun, count=1, distance=distance)
+        continue
+    queries, others = (texts(name) for name in words)
     begun = time.process_time()
     found = cdist(queries, others, scorer=Levenshtein.distance, dtype=np.uint32, workers=1)
     seconds = time.process_time() - begun

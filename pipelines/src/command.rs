@@ -44,14 +44,15 @@ mod tune;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use boxwork_kernels::distance::COST_MAX;
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::{DeviceChoice, Value};
 use boxwork_stores::any_kind;
-use boxwork_stores::spaces::{DISTANCE_NAMES_OR_AUTO, DistanceOptions};
+use boxwork_stores::spaces::{DISTANCE_NAMES_OR_AUTO, DistanceOptions, EditConstants};
 use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
@@ -238,14 +239,36 @@ struct Space {
     /// The steepness of the similarity [default: the store's, or 0.2 if it keeps none]
     #[arg(long, value_name = "A")]
     alpha: Option<f64>,
+    /// The cost of a letter that only the object has, for edit [default: 1]
+    #[arg(long, value_name = "COST", value_parser = cost())]
+    insert: Option<u32>,
+    /// The cost of a letter that only the query has, for edit [default: 1]
+    #[arg(long, value_name = "COST", value_parser = cost())]
+    delete: Option<u32>,
+    /// The cost of a letter in place of another one, for edit [default: 1]
+    #[arg(long, value_name = "COST", value_parser = cost())]
+    replace: Option<u32>,
+    /// A file with the costs of pairs of letters, for edit
+    #[arg(long, value_name = "FILE")]
+    matrix: Option<PathBuf>,
+    /// The most that places of series differ that dtw compares [default: any]
+    #[arg(long, value_name = "PLACES")]
+    band: Option<u32>,
+}
+
+/// A cost of an edit.
+fn cost() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(COST_MAX))
 }
 
 impl Space {
     /// The options that give a distance.
     fn of(options: DistanceOptions) -> Self {
-        let DistanceOptions { distance, p, root, similarity, ground, alpha, .. } = options;
+        let DistanceOptions { distance, p, root, similarity, ground, alpha, costs, band } = options;
         let (distance, similarity, ground) = (Some(distance), Some(similarity), Some(ground));
-        Self { distance, p, root, similarity, ground, alpha }
+        let EditConstants { insert, delete, replace, matrix } = costs;
+        let (matrix, band) = (matrix.map(PathBuf::from), band.and_then(|band| u32::try_from(band).ok()));
+        Self { distance, p, root, similarity, ground, alpha, insert, delete, replace, matrix, band }
     }
 
     /// Whether distances may be negative.
@@ -264,6 +287,16 @@ impl Space {
         values.extend(self.similarity.as_ref().map(|name| ("similarity".to_owned(), text(name))));
         values.extend(self.ground.as_ref().map(|name| ("ground".to_owned(), text(name))));
         values.extend(self.alpha.map(|alpha| ("alpha".to_owned(), Value::Number(alpha))));
+        let counts = [
+            ("insert", self.insert),
+            ("delete", self.delete),
+            ("replace", self.replace),
+            ("band", self.band),
+        ];
+        for (name, count) in counts {
+            values.extend(count.map(|count| (name.to_owned(), whole(count))));
+        }
+        values.extend(self.matrix.as_ref().map(|file| ("matrix".to_owned(), path_value(file))));
     }
 }
 

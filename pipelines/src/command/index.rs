@@ -24,10 +24,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Update the index, or codes: compute distances or code vectors only for objects added since
-    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "distance", "p", "root", "similarity", "ground", "alpha", "device", "force"])]
+    #[arg(long, conflicts_with_all = ["pivots", "select", "seed", "distance", "p", "root", "similarity", "ground", "alpha", "insert", "delete", "replace", "matrix", "band", "device", "force"])]
     append: bool,
     /// Make codes of vectors in place of an index of pivots: planes (8 bits a number in two planes of 4), sq8, pca (4 bits on average along principal directions), sq4, or product codes of 16, 32 or 64 bytes
-    #[arg(long, value_name = "LEVELS", value_parser = PossibleValuesParser::new(Levels::NAMES), conflicts_with_all = ["append", "pivots", "select", "seed", "p", "root", "similarity", "ground", "alpha", "device"])]
+    #[arg(long, value_name = "LEVELS", value_parser = PossibleValuesParser::new(Levels::NAMES), conflicts_with_all = ["append", "pivots", "select", "seed", "p", "root", "similarity", "ground", "alpha", "insert", "delete", "replace", "matrix", "band", "device"])]
     codes: Option<String>,
     /// The number of pivots, the objects from which all others are measured
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=128))]

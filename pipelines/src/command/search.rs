@@ -71,14 +71,14 @@ pub struct Arguments {
     #[arg(long, requires = "pivots")]
     explain: bool,
     /// The lists of a store of vectors, made by `boxwork lists`: the search looks into few of them, and may miss objects
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "p", "root", "alpha", "similarity", "ground"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pivots", "p", "root", "alpha", "similarity", "ground", "insert", "delete", "replace", "matrix", "band"])]
     lists: Option<PathBuf>,
     /// Find the answer of a scan: lists only say which vectors are ranked first, and bounds by `--codes`, or all distances, prove that
     /// no other vector is nearer
     #[arg(long, requires = "lists")]
     prove: bool,
     /// The graph of a store of vectors, made by `boxwork hnsw`: the search walks through it, and may miss objects
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["lists", "codes", "pivots", "device", "p", "root", "alpha", "similarity", "ground"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lists", "codes", "pivots", "device", "p", "root", "alpha", "similarity", "ground", "insert", "delete", "replace", "matrix", "band"])]
     graph: Option<PathBuf>,
     /// Vectors that a walk through the graph keeps, at least `--refine` for each object to find; more find more of the answer
     #[arg(long, value_name = "N", requires = "graph", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
