@@ -152,12 +152,7 @@ impl Work for Turn<'_> {
         let mut sums = vec![0.0f64; *to];
         for vector in self.vectors.chunks_exact(*from) {
             sums.fill(0.0);
-            for (x, column) in vector.iter().zip(turned.chunks_exact(*to)) {
-                let x = f64::from(*x);
-                for (sum, y) in sums.iter_mut().zip(column) {
-                    *sum += x * f64::from(*y);
-                }
-            }
+            add_products(vector, turned, &mut sums);
             for sum in &sums {
                 out.push(*sum as f32);
             }
@@ -178,12 +173,19 @@ impl Work for TurnWide<'_> {
     fn run<L: Lanes>(self, _: L) -> Vec<f64> {
         let Rotation { to, turned, .. } = self.rotation;
         let mut sums = vec![0.0f64; *to];
-        for (x, column) in self.vector.iter().zip(turned.chunks_exact(*to)) {
-            for (sum, y) in sums.iter_mut().zip(column) {
-                *sum += x * f64::from(*y);
-            }
-        }
+        add_products(self.vector, turned, &mut sums);
         sums
+    }
+}
+
+/// Adds the numbers of a vector, times a column each.
+#[inline(always)]
+fn add_products<T: Copy + Into<f64>>(vector: &[T], columns: &[f32], sums: &mut [f64]) {
+    for (x, column) in vector.iter().zip(columns.chunks_exact(sums.len())) {
+        let x: f64 = (*x).into();
+        for (sum, y) in sums.iter_mut().zip(column) {
+            *sum += x * f64::from(*y);
+        }
     }
 }
 
