@@ -139,7 +139,7 @@ fn run_case(case: &Case, (texts_count, rounds): (usize, usize), folder: &Path, p
     run_rounds(rounds, &mut sides);
     let per_cycle = match path {
         CodePath::Avx512 => 2.0 * 512.0 / 5.0,
-        CodePath::Avx2 => 4.0 * 256.0 / 8.0,
+        CodePath::Avx2 | CodePath::AvxVnni => 4.0 * 256.0 / 8.0,
         _ => f64::NAN,
     };
     println!("\n{}: {} queries, {} texts, {path}", case.name, asked.len(), some.len());

@@ -207,7 +207,7 @@ fn print_limit(parameters: &ExtractParameters, path: CodePath, centroids: f64, m
     const PER_CYCLE: f64 = 2.0;
     let lanes = match path {
         CodePath::Avx512 => 16.0,
-        CodePath::Avx2 => 8.0,
+        CodePath::Avx2 | CodePath::AvxVnni => 8.0,
         _ => return,
     };
     let clock = clock::gigahertz();

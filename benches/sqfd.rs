@@ -223,7 +223,7 @@ fn print_limit(path: CodePath, pair_ns: f64) {
     const ALL_AVX512: f64 = 17.0;
     let lanes = match path {
         CodePath::Avx512 => 16.0,
-        CodePath::Avx2 => 8.0,
+        CodePath::Avx2 | CodePath::AvxVnni => 8.0,
         _ => return,
     };
     let clock = clock::gigahertz();

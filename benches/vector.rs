@@ -58,7 +58,7 @@ what=hnsw       walks through a graph (HNSW) beside codes and lists, in builds w
 what=encode     rows to codes, rows to the nearest of clusters=4096
 several, parted by commas; the default is all but levels, hnsw and mapped.
 rows=100000 queries=1000 dimensions=128 sample=FILE rounds=7 threads=1 peer=faiss results=FILE folder=FOLDER
-path=avx2       instructions of both sides at most: portable, avx2 or avx512";
+path=avx2       instructions of both sides at most: portable, avx2, avxvnni or avx512";
 
 const ALL: &str = "generator,shares,flat,single,u8,kmeans,lists,product,fastscan,graph,encode";
 

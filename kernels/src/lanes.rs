@@ -28,11 +28,13 @@ pub(crate) fn run<W: Work>(path: CodePath, work: W) -> W::Done {
     match path {
         CodePath::Portable => work.run(Portable),
         #[cfg(target_arch = "x86_64")]
-        CodePath::Avx2 => x86::run_avx2(work),
+        CodePath::Avx2 | CodePath::AvxVnni => x86::run_avx2(work),
         #[cfg(target_arch = "x86_64")]
         CodePath::Avx512 => x86::run_avx512(work),
         #[cfg(not(target_arch = "x86_64"))]
-        CodePath::Avx2 | CodePath::Avx512 => panic!("this machine has no {path} instructions"),
+        CodePath::Avx2 | CodePath::AvxVnni | CodePath::Avx512 => {
+            panic!("this machine has no {path} instructions")
+        }
     }
 }
 

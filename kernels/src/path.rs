@@ -12,6 +12,8 @@ pub enum CodePath {
     Portable,
     /// Eight lanes: AVX2, FMA and F16C.
     Avx2,
+    /// AVX2 with products of bytes in vectors of the same length (AVX-VNNI); other numbers take the loops of AVX2.
+    AvxVnni,
     /// Sixteen lanes: AVX-512 F and DQ.
     Avx512,
 }
@@ -20,12 +22,18 @@ impl CodePath {
     /// The fastest path of this machine.
     pub fn detect() -> Self {
         // Called for every exact distance, so it allocates nothing.
-        [Self::Avx512, Self::Avx2].into_iter().find(|path| path.is_available()).unwrap_or(Self::Portable)
+        [Self::Avx512, Self::AvxVnni, Self::Avx2]
+            .into_iter()
+            .find(|path| path.is_available())
+            .unwrap_or(Self::Portable)
     }
 
     /// All paths of this machine, the slowest first.
     pub fn available() -> Vec<Self> {
-        [Self::Portable, Self::Avx2, Self::Avx512].into_iter().filter(|path| path.is_available()).collect()
+        [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512]
+            .into_iter()
+            .filter(|path| path.is_available())
+            .collect()
     }
 
     /// Whether this machine has the instructions.
@@ -38,6 +46,7 @@ impl CodePath {
                     && is_x86_feature_detected!("fma")
                     && is_x86_feature_detected!("f16c")
             }
+            Self::AvxVnni => Self::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
             Self::Avx512 => {
                 Self::Avx2.is_available()
                     && is_x86_feature_detected!("avx512f")
@@ -54,6 +63,7 @@ impl fmt::Display for CodePath {
         f.pad(match self {
             Self::Portable => "portable",
             Self::Avx2 => "AVX2",
+            Self::AvxVnni => "AVX-VNNI",
             Self::Avx512 => "AVX-512",
         })
     }

@@ -78,6 +78,11 @@ pub(super) fn scan(
                 // SAFETY: as above.
                 mask = unsafe { avx2::pass(codes, query, &words, group, nearest, &mut sums) };
             }
+            #[cfg(target_arch = "x86_64")]
+            IntegerPath::AvxVnni => {
+                // SAFETY: as above.
+                mask = unsafe { avx2::pass_vnni(codes, query, &words, group, nearest, &mut sums) }
+            }
             _ if words.fields.is_empty() => plain(codes.group(group), &words, &mut sums),
             _ => plain_fields(codes.group(group), &words, &mut sums),
         }

@@ -25,6 +25,9 @@ const SINGLE_MAX: usize = 3;
 const FIRST_ROWS: usize = 1024;
 const _: () = assert!(FIRST_ROWS.is_multiple_of(GROUP));
 
+/// The largest number of a plane.
+const NUMBER_4_MAX: u8 = 15;
+
 /// Some queries over codes, packed for the instructions of one path.
 #[derive(Debug)]
 pub struct CodeQueries {
@@ -48,7 +51,7 @@ impl CodeQueries {
     /// 65,536: sums of their products would not fit 32 bits.
     pub fn new(path: CodePath, codes: &Codes, queries: &[&[f32]]) -> Self {
         assert!(path.is_available(), "this machine has no {path} instructions");
-        let (encoder, integer) = (codes.encoder(), IntegerPath::of(path));
+        let encoder = codes.encoder();
         let (levels, dimensions) = (encoder.levels(), encoder.centre().len());
         assert!(
             dimensions <= NUMBERS_MAX,
@@ -56,6 +59,11 @@ impl CodeQueries {
         );
         let is_single = levels.has_first() && queries.len() <= SINGLE_MAX;
         let is_8 = levels.has_both() && !is_single;
+        // The fields of codes along principal directions have few bits where there is little to lose.
+        let integer = match encoder.principal() {
+            Some(_) => IntegerPath::of(path),
+            None => IntegerPath::of_bytes(path, if is_8 { u8::MAX } else { 2 * NUMBER_4_MAX }),
+        };
         if let Some(codebook) = encoder.codebook() {
             let each = queries.iter().map(|query| CodeQuery::of_numbers(encoder, query));
             let (queries, moved) = each.unzip();
@@ -162,14 +170,13 @@ impl CodeQueries {
             for row in first..upto {
                 let triple = codes.triple(row, self.is_8);
                 let norm = f64::from(triple.along).powi(2) + f64::from(triple.height).powi(2);
-                block.bases.push(match has_norms {
+                let base = match has_norms {
                     true => (norm * (1.0 - SLACK)) as f32,
                     false => base_of_shift(codes.shift(row)),
-                });
-                block.factors.push((2.0 * f64::from(triple.inverse) * f64::from(triple.along)) as f32);
-                block.heights.push(triple.height);
+                };
+                let factor = (2.0 * f64::from(triple.inverse) * f64::from(triple.along)) as f32;
                 codes.bytes(row, self.is_8, &mut bytes);
-                self.integer.pack(&bytes[..fields], &mut block.words);
+                block.push(self.integer, &bytes[..fields], [base, factor, triple.height]);
             }
             for panel in &self.panels {
                 let of_panel = panel.first..panel.first + panel.count;

@@ -103,7 +103,7 @@ impl Extractor {
                     return self.extract_on(simd, image, times);
                 }
             }
-            CodePath::Avx2 => {
+            CodePath::Avx2 | CodePath::AvxVnni => {
                 if let Some(simd) = Avx2::detect() {
                     return self.extract_on(simd, image, times);
                 }

@@ -84,11 +84,13 @@ impl BoundEvaluator {
         match self.path {
             CodePath::Portable => run(query, columns, next, bounds),
             #[cfg(target_arch = "x86_64")]
-            CodePath::Avx2 => x86::run_avx2(query, columns, next, bounds),
+            CodePath::Avx2 | CodePath::AvxVnni => x86::run_avx2(query, columns, next, bounds),
             #[cfg(target_arch = "x86_64")]
             CodePath::Avx512 => x86::run_avx512(query, columns, next, bounds),
             #[cfg(not(target_arch = "x86_64"))]
-            CodePath::Avx2 | CodePath::Avx512 => unreachable!("Evaluator::new refuses it"),
+            CodePath::Avx2 | CodePath::AvxVnni | CodePath::Avx512 => {
+                unreachable!("Evaluator::new refuses it")
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The one nearest row by whole numbers of a byte: products of them have no error, and cost a quarter of those of f32.
+//! The one nearest row by whole numbers of a byte: products of them have no error, and cost a quarter of those of f32, or with AVX2
+//! alone a half.
 //!
-//! A row less the centre is `s c + r`: whole numbers `c` from -127 to 127, a step `s` of its own, and a rest `r`. So is a query,
-//! and the distance of both is that of their whole parts but for the norms of both rests, by the triangle inequality. Rows
+//! A row less the centre is `s c + r`: whole numbers `c` from -127 to 127, a step `s` of its own, and a rest `r`. So is a query, with
+//! whole numbers from -31 to 31 where AVX2 adds products in 16 bits; and the distance of both is that of their whole parts but for the norms of both rests, by the triangle inequality. Rows
 //! beyond the least distance of whole parts by more than these norms, twice, are not nearest.
 //!
 //! Invariant: the nearest row by f64 distance is among the candidates. A score is half the squared distance of the whole parts,
@@ -21,10 +22,11 @@ const PANEL: usize = 64;
 const QUERIES: usize = 6;
 /// Panels that all tiles take one after the other; the scores of a tile lie in memory.
 const PANELS_AT_ONCE: usize = 4;
-/// The largest whole number.
-const WHOLE_MAX: f32 = 127.0;
-/// Taken off a query's numbers, which are bytes without a sign.
-const SHIFT: i32 = 128;
+/// The largest whole number of a row.
+const WHOLE_MAX: i32 = 127;
+/// That of a query if sums of four products are held in 16 bits.
+const FEW_MAX: i32 = 31;
+const _: () = assert!(4 * (2 * FEW_MAX + 1) * WHOLE_MAX < 1 << 15);
 /// Sums of as many products of whole numbers are whole numbers of f32.
 pub(crate) const DIMENSIONS_MAX: usize = 1024;
 const _: () = assert!(DIMENSIONS_MAX * 127 * 127 < 1 << 24);
@@ -32,6 +34,21 @@ const _: () = assert!(DIMENSIONS_MAX * 127 * 127 < 1 << 24);
 const SIZES: std::ops::RangeInclusive<f32> = 1e-15..=1e15;
 /// A sum of squares in f32 is off by less than this part, and so is its root.
 const SUM_OFF: f64 = 1e-4;
+
+/// The instructions of products of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Products {
+    /// Plain loops.
+    #[cfg(not(target_arch = "x86_64"))]
+    Plain,
+    /// Pairs of products in 16 bits.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
+    #[cfg(target_arch = "x86_64")]
+    Vnni,
+}
 
 /// The whole part of a row or query.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +64,7 @@ struct Part {
 /// Rows as whole numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Coded {
+    products: Products,
     dimensions: usize,
     rows: usize,
     centre: Vec<f32>,
@@ -71,33 +89,65 @@ pub(crate) struct CodedQueries {
     scores: Vec<f32>,
 }
 
-impl Coded {
-    /// Whether a path has the instructions that make whole numbers worth it.
-    pub(crate) fn is_fast(path: CodePath) -> bool {
+/// Between a byte and a signed byte.
+const SIGN: i32 = 128;
+
+impl Products {
+    /// Those of a path; `None` if f32 is faster.
+    fn of(path: CodePath) -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         {
-            path == CodePath::Avx512 && path.is_available() && x86::has_products()
+            match path {
+                CodePath::Avx512 if path.is_available() && x86::has_products() => Some(Self::Vnni),
+                CodePath::AvxVnni if path.is_available() => Some(Self::AvxVnni),
+                CodePath::Portable => None,
+                _ => CodePath::Avx2.is_available().then_some(Self::Avx2),
+            }
         }
         #[cfg(not(target_arch = "x86_64"))]
         {
-            let _ = path;
-            false
+            (path != CodePath::Portable && path.is_available()).then_some(Self::Plain)
         }
     }
 
-    /// The whole parts of some rows; `None` if one has none, or there are more than [`DIMENSIONS_MAX`] dimensions.
+    /// The largest whole number of a query.
+    fn query_max(self) -> i32 {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => FEW_MAX,
+            _ => WHOLE_MAX,
+        }
+    }
+
+    /// Taken off a query's numbers, which are bytes without a sign.
+    fn shift(self) -> i32 {
+        self.query_max() + 1
+    }
+}
+
+impl Coded {
+    /// Whether a path has the instructions that make whole numbers worth it.
+    pub(crate) fn is_fast(path: CodePath) -> bool {
+        Products::of(path).is_some()
+    }
+
+    /// The whole parts of some rows for a path; `None` if it is not fast, one has none, or there are more than [`DIMENSIONS_MAX`]
+    /// dimensions.
     pub(crate) fn new(path: CodePath, rows: &[f32], dimensions: usize, centre: &[f32]) -> Option<Self> {
+        let products = Products::of(path)?;
         if dimensions > DIMENSIONS_MAX {
             return None;
         }
         let (mut codes, mut parts) = (Vec::new(), Vec::new());
-        run(path, Whole { rows, dimensions, centre, codes: &mut codes, parts: &mut parts });
+        let whole_max = WHOLE_MAX as f32;
+        run(path, Whole { rows, dimensions, centre, whole_max, codes: &mut codes, parts: &mut parts });
         if parts.iter().any(|part| part.step.is_nan()) {
             return None;
         }
         let (count, per_row) = (parts.len(), dimensions.div_ceil(4));
         let padded = count.next_multiple_of(PANEL);
         let mut coded = Self {
+            products,
             dimensions,
             rows: count,
             centre: centre.to_vec(),
@@ -114,7 +164,8 @@ impl Coded {
                 to[place * PANEL] = *word;
             }
             let bytes = words.iter().flat_map(|word| word.to_le_bytes());
-            coded.offsets[row] = -SHIFT * bytes.map(|byte| i32::from(byte.cast_signed())).sum::<i32>();
+            coded.offsets[row] =
+                -products.shift() * bytes.map(|byte| i32::from(byte.cast_signed())).sum::<i32>();
             coded.steps[row] = part.step;
             coded.halves[row] = (part.square * 0.5) as f32;
             coded.norm_max = coded.norm_max.max(part.square.sqrt());
@@ -127,7 +178,7 @@ impl Coded {
     /// is a row. `known` has a distance for each query within which there is a row, or is empty.
     ///
     /// # Panics
-    /// If the path has not the instructions.
+    /// If this machine has not the instructions.
     pub(crate) fn nearest(
         &self,
         path: CodePath,
@@ -136,7 +187,6 @@ impl Coded {
         of: &mut CodedQueries,
         found: &mut Vec<Candidate>,
     ) {
-        assert!(Self::is_fast(path), "this machine has no products of bytes");
         found.clear();
         of.set(path, queries, self);
         for ((limit, part), range) in of.limits.iter_mut().zip(&of.parts).zip(known) {
@@ -206,10 +256,16 @@ impl Coded {
         steps: &[f32; QUERIES],
         scores: &mut [f32],
     ) -> [f32; QUERIES] {
-        #[cfg(target_arch = "x86_64")]
-        return x86::scores(self, panels, words, steps, scores);
-        #[cfg(not(target_arch = "x86_64"))]
-        self.plain_scores(panels, words, steps, scores)
+        match self.products {
+            #[cfg(not(target_arch = "x86_64"))]
+            Products::Plain => self.plain_scores(panels, words, steps, scores),
+            #[cfg(target_arch = "x86_64")]
+            Products::Avx2 => x86::scores_avx2(self, panels, words, steps, scores),
+            #[cfg(target_arch = "x86_64")]
+            Products::AvxVnni => x86::scores_avx_vnni(self, panels, words, steps, scores),
+            #[cfg(target_arch = "x86_64")]
+            Products::Vnni => x86::scores_vnni(self, panels, words, steps, scores),
+        }
     }
 
     /// [`Coded::scores`] in plain loops.
@@ -243,19 +299,22 @@ impl Coded {
 
 impl CodedQueries {
     fn set(&mut self, path: CodePath, queries: &[f32], coded: &Coded) {
-        let Coded { dimensions, centre, .. } = coded;
+        let Coded { products, dimensions, centre, .. } = coded;
         self.words.clear();
         self.parts.clear();
         let work = Whole {
             rows: queries,
             dimensions: *dimensions,
             centre,
+            whole_max: products.query_max() as f32,
             codes: &mut self.words,
             parts: &mut self.parts,
         };
         run(path, work);
-        // From whole numbers to bytes without a sign.
-        self.words.iter_mut().for_each(|word| *word ^= i32::from_ne_bytes([0x80; 4]));
+        // From whole numbers to bytes without a sign: adding 128 to each never carries, nor does taking some of it off again.
+        let excess = i32::from_ne_bytes([(SIGN - products.shift()) as u8; 4]);
+        let sign = i32::from_ne_bytes([SIGN as u8; 4]);
+        self.words.iter_mut().for_each(|word| *word = (*word ^ sign).wrapping_sub(excess));
         let count = self.parts.len();
         self.words.resize(count.next_multiple_of(QUERIES) * dimensions.div_ceil(4), 0);
         self.least.clear();
@@ -292,6 +351,7 @@ struct Whole<'a> {
     rows: &'a [f32],
     dimensions: usize,
     centre: &'a [f32],
+    whole_max: f32,
     /// Words of four whole numbers, row after row; zeros fill the last one.
     codes: &'a mut Vec<i32>,
     parts: &'a mut Vec<Part>,
@@ -302,7 +362,7 @@ impl Work for Whole<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { rows, dimensions, centre, codes, parts } = self;
+        let Self { rows, dimensions, centre, whole_max, codes, parts } = self;
         let padded = dimensions.next_multiple_of(16);
         let mut moved = vec![0.0f32; padded];
         let mut whole = vec![0.0f32; padded];
@@ -315,14 +375,14 @@ impl Work for Whole<'_> {
                 largest = lanes.max(lanes.abs(lanes.load(numbers)), largest);
             }
             let largest = most(lanes, largest);
-            let step = largest / WHOLE_MAX;
+            let step = largest / whole_max;
             let inverse = if largest > 0.0 { 1.0 / step } else { 0.0 };
             let (mut square, mut rest) = (lanes.splat(0.0), lanes.splat(0.0));
             for (numbers, whole) in moved.chunks_exact(L::COUNT).zip(whole.chunks_exact_mut(L::COUNT)) {
                 let x = lanes.load(numbers);
                 let scaled = lanes.mul(x, lanes.splat(inverse));
                 let near = lanes.sub(lanes.add(scaled, lanes.splat(ROUND)), lanes.splat(ROUND));
-                let near = lanes.max(lanes.min(near, lanes.splat(WHOLE_MAX)), lanes.splat(-WHOLE_MAX));
+                let near = lanes.max(lanes.min(near, lanes.splat(whole_max)), lanes.splat(-whole_max));
                 square = lanes.mul_add(near, near, square);
                 let left = lanes.sub(x, lanes.mul(near, lanes.splat(step)));
                 rest = lanes.mul_add(left, left, rest);
@@ -441,7 +501,7 @@ mod tests {
 
     #[test]
     fn numbers_without_whole_parts_leave_all_rows_or_have_no_codes() {
-        for path in CodePath::available() {
+        for path in CodePath::available().into_iter().filter(|path| Coded::is_fast(*path)) {
             assert!(Coded::new(path, &[1e20, 1.0], 2, &[0.0; 2]).is_none());
             assert!(Coded::new(path, &[1e-30, 0.0], 2, &[0.0; 2]).is_none());
             assert!(
@@ -449,33 +509,39 @@ mod tests {
                     .is_none()
             );
             let coded = Coded::new(path, &[3.0, -4.0, 0.0, 0.0], 2, &[0.0; 2]).expect("whole parts");
-            if Coded::is_fast(path) {
-                let (mut of, mut found) = (CodedQueries::default(), Vec::new());
-                coded.nearest(path, &[1e20, 1.0, 2.0, -4.0], &[], &mut of, &mut found);
-                let rows: Vec<(u32, u32)> = found.iter().map(|found| (found.query, found.row)).collect();
-                assert_eq!(rows, [(0, 0), (0, 1), (1, 0)]);
-            }
+            let (mut of, mut found) = (CodedQueries::default(), Vec::new());
+            coded.nearest(path, &[1e20, 1.0, 2.0, -4.0], &[], &mut of, &mut found);
+            let rows: Vec<(u32, u32)> = found.iter().map(|found| (found.query, found.row)).collect();
+            assert_eq!(rows, [(0, 0), (0, 1), (1, 0)]);
         }
     }
 
     #[test]
     fn scores_are_those_of_plain_loops() {
-        let path = CodePath::detect();
         let mut random = Random::mixed(11);
         for dimensions in [1, 5, 64, 130] {
-            let rows: Vec<f32> = (0..200 * dimensions).map(|_| random.normal_f32()).collect();
-            let queries: Vec<f32> = (0..QUERIES * dimensions).map(|_| random.normal_f32()).collect();
-            let coded = Coded::new(path, &rows, dimensions, &vec![0.0; dimensions]).expect("whole parts");
-            if !Coded::is_fast(path) {
-                return;
+            // Numbers of one size, so that each number of a row and a query is the largest of its bytes.
+            for has_one_size in [false, true] {
+                let mut number = |_| {
+                    let number = random.normal_f32();
+                    if has_one_size { number.signum() } else { number }
+                };
+                let rows: Vec<f32> = (0..200 * dimensions).map(&mut number).collect();
+                let mut queries: Vec<f32> = (0..QUERIES * dimensions).map(&mut number).collect();
+                queries[..dimensions].copy_from_slice(&rows[100 * dimensions..101 * dimensions]);
+                for path in CodePath::available().into_iter().filter(|path| Coded::is_fast(*path)) {
+                    let coded =
+                        Coded::new(path, &rows, dimensions, &vec![0.0; dimensions]).expect("whole parts");
+                    let mut of = CodedQueries::default();
+                    of.set(path, &queries, &coded);
+                    let steps: [f32; QUERIES] = std::array::from_fn(|query| of.parts[query].step);
+                    let (mut fast, mut plain) =
+                        (vec![0.0; QUERIES * 3 * PANEL], vec![0.0; QUERIES * 3 * PANEL]);
+                    let least = coded.scores(1..4, &of.words, &steps, &mut fast);
+                    assert_eq!(least, coded.plain_scores(1..4, &of.words, &steps, &mut plain), "{path}");
+                    assert_eq!(fast, plain, "{path}");
+                }
             }
-            let mut of = CodedQueries::default();
-            of.set(path, &queries, &coded);
-            let steps: [f32; QUERIES] = std::array::from_fn(|query| of.parts[query].step);
-            let (mut fast, mut plain) = (vec![0.0; QUERIES * 3 * PANEL], vec![0.0; QUERIES * 3 * PANEL]);
-            let least = coded.scores(1..4, &of.words, &steps, &mut fast);
-            assert_eq!(least, coded.plain_scores(1..4, &of.words, &steps, &mut plain));
-            assert_eq!(fast, plain);
         }
     }
 }

@@ -89,7 +89,7 @@ impl<'a> Scanner<'a> {
         use super::x86::{block_avx2, block_wide, has_wide_tables};
         match (&self.bytes, self.path) {
             (Some(bytes), CodePath::Avx512) if has_wide_tables() => block_wide(bytes, numbers, out),
-            (Some(bytes), CodePath::Avx512 | CodePath::Avx2) if bytes.width == 128 => {
+            (Some(bytes), CodePath::Avx512 | CodePath::AvxVnni | CodePath::Avx2) if bytes.width == 128 => {
                 block_avx2(bytes, numbers, out);
             }
             _ => return false,

@@ -103,11 +103,13 @@ fn sigma_on(
             match path {
                 CodePath::Portable => pairs.add(measure, block, sums),
                 #[cfg(target_arch = "x86_64")]
-                CodePath::Avx2 => x86::add_avx2(&pairs, measure, block, sums),
+                CodePath::Avx2 | CodePath::AvxVnni => x86::add_avx2(&pairs, measure, block, sums),
                 #[cfg(target_arch = "x86_64")]
                 CodePath::Avx512 => x86::add_avx512(&pairs, measure, block, sums),
                 #[cfg(not(target_arch = "x86_64"))]
-                CodePath::Avx2 | CodePath::Avx512 => unreachable!("the portable path is the only one here"),
+                CodePath::Avx2 | CodePath::AvxVnni | CodePath::Avx512 => {
+                    unreachable!("the portable path is the only one here")
+                }
             }
         }
     }

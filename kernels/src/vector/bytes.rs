@@ -66,7 +66,7 @@ impl ByteQueries {
         };
         let weights = |weights| Weights { weights, offset: offset(weights), scale: 1.0, reach: 0.0 };
         let weights: Vec<Weights<'_>> = all.iter().map(|query| weights(query.as_slice())).collect();
-        let path = IntegerPath::of(path);
+        let path = IntegerPath::of_bytes(path, u8::MAX);
         let panels = panels(path, dimensions, &weights);
         Some(Self { path, measure, dimensions, is_signed, norms, panels })
     }
@@ -119,10 +119,8 @@ impl ByteQueries {
         let (mut rows, mut limits, mut bases) = (Rows::default(), Vec::new(), Vec::new());
         for row in bytes.chunks_exact(self.dimensions) {
             let base = self.base(row);
-            rows.bases.push((base.of_sum as f64 * base.factor + base.square as f64) as f32);
-            rows.factors.push(-base.factor as f32);
-            rows.heights.push(0.0);
-            self.path.pack(row, &mut rows.words);
+            let of_row = (base.of_sum as f64 * base.factor + base.square as f64) as f32;
+            rows.push(self.path, row, [of_row, -base.factor as f32, 0.0]);
             bases.push(base);
         }
         let slack = self.slack();

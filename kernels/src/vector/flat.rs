@@ -47,7 +47,7 @@ struct Panel {
 const fn shape(path: CodePath) -> (usize, usize) {
     match path {
         CodePath::Avx512 => (16, 4),
-        CodePath::Avx2 => (8, 2),
+        CodePath::Avx2 | CodePath::AvxVnni => (8, 2),
         _ => (4, 2),
     }
 }

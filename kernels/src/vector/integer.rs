@@ -4,10 +4,15 @@
 //! are compared in f32: a row passes unless `base - factor * scale * sum - reach * height` is above the query's limit,
 //! where base, factor and height are the row's, scale and reach the query's. What passes is given out as an integer.
 //!
-//! With VNNI a word is four bytes of a row. Without it, two numbers of 16 bits: `maddubs`, which takes bytes, would saturate.
+//! With VNNI a word is four bytes of a row. Without it, two numbers of 16 bits: `maddubs`, which takes bytes, would saturate; or four
+//! bytes of which the highest bits come first (`coarse`).
 
 #[cfg(target_arch = "x86_64")]
+mod coarse;
+#[cfg(target_arch = "x86_64")]
 mod x86;
+#[cfg(test)]
+mod tests;
 
 use crate::CodePath;
 
@@ -27,6 +32,13 @@ pub(crate) enum IntegerPath {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// AVX2 with bytes, which lose so many bits in a first step.
+    #[cfg(target_arch = "x86_64")]
+    Coarse {
+        dropped: u32,
+    },
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
     #[cfg(target_arch = "x86_64")]
     Vnni,
 }
@@ -44,6 +56,9 @@ impl IntegerPath {
             if path == CodePath::Avx512 && path.is_available() && has_vnni() {
                 return Self::Vnni;
             }
+            if path == CodePath::AvxVnni && path.is_available() {
+                return Self::AvxVnni;
+            }
             if path != CodePath::Portable && CodePath::Avx2.is_available() {
                 return Self::Avx2;
             }
@@ -52,12 +67,25 @@ impl IntegerPath {
         Self::Portable
     }
 
+    /// The best for bytes up to `most` whose highest bits say about how near rows are. Offsets are at most 128 times the sizes of the
+    /// weights in all.
+    pub(crate) fn of_bytes(path: CodePath, most: u8) -> Self {
+        let _ = most;
+        match Self::of(path) {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => Self::Coarse { dropped: coarse::dropped(most) },
+            other => other,
+        }
+    }
+
     /// Queries of a full panel, and of a narrow one.
     pub(crate) fn widths(self) -> [usize; 2] {
         match self {
             Self::Portable => [PORTABLE_LANES; 2],
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => [16, 8],
+            Self::Avx2 | Self::AvxVnni => [16, 8],
+            #[cfg(target_arch = "x86_64")]
+            Self::Coarse { .. } => [coarse::LANES; 2],
             #[cfg(target_arch = "x86_64")]
             Self::Vnni => [64, 16],
         }
@@ -67,18 +95,24 @@ impl IntegerPath {
     fn numbers_per_word(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Vnni => 4,
+            Self::Coarse { .. } | Self::AvxVnni | Self::Vnni => 4,
             _ => 2,
         }
     }
 
     /// Words of a row of bytes.
-    pub(crate) fn words(self, numbers: usize) -> usize {
-        numbers.div_ceil(self.numbers_per_word())
+    fn words(self, numbers: usize) -> usize {
+        let words = numbers.div_ceil(self.numbers_per_word());
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Coarse { .. } => words.next_multiple_of(coarse::WORDS_AT_ONCE),
+            _ => words,
+        }
     }
 
     /// Appends a row of bytes as words.
-    pub(crate) fn pack(self, bytes: &[u8], words: &mut Vec<i32>) {
+    fn pack(self, bytes: &[u8], words: &mut Vec<i32>) {
+        let upto = words.len() + self.words(bytes.len());
         if self.numbers_per_word() == 4 {
             let (whole, rest) = bytes.as_chunks::<4>();
             words.extend(whole.iter().map(|bytes| i32::from_le_bytes(*bytes)));
@@ -92,6 +126,7 @@ impl IntegerPath {
                 |pair: &[u8]| i32::from(pair[0]) | i32::from(pair.get(1).copied().unwrap_or_default()) << 16;
             words.extend(bytes.chunks(2).map(pair));
         }
+        words.resize(upto, 0);
     }
 
     /// The word of a query at a place.
@@ -119,6 +154,8 @@ pub(crate) struct Panel {
     offsets: Vec<i32>,
     scales: Vec<f32>,
     reaches: Vec<f32>,
+    #[cfg(target_arch = "x86_64")]
+    coarse: coarse::CoarsePanel,
 }
 
 /// A query of weights of a byte.
@@ -149,7 +186,15 @@ pub(crate) fn panels(path: IntegerPath, numbers: usize, queries: &[Weights<'_>])
             offsets: group.iter().map(|query| query.offset).collect(),
             scales: group.iter().map(|query| query.scale).collect(),
             reaches: group.iter().map(|query| query.reach).collect(),
+            #[cfg(target_arch = "x86_64")]
+            coarse: coarse::CoarsePanel::default(),
         };
+        #[cfg(target_arch = "x86_64")]
+        if let IntegerPath::Coarse { dropped } = path {
+            let each = group.iter();
+            each.for_each(|query| panel.coarse.push(dropped, query.weights, query.offset, query.scale));
+            panel.coarse.resize(width);
+        }
         first += group.len();
         panel.offsets.resize(width, 0);
         panel.scales.resize(width, 0.0);
@@ -163,10 +208,12 @@ pub(crate) fn panels(path: IntegerPath, numbers: usize, queries: &[Weights<'_>])
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     /// Row after row.
-    pub(crate) words: Vec<i32>,
-    pub(crate) bases: Vec<f32>,
-    pub(crate) factors: Vec<f32>,
-    pub(crate) heights: Vec<f32>,
+    words: Vec<i32>,
+    bases: Vec<f32>,
+    factors: Vec<f32>,
+    heights: Vec<f32>,
+    #[cfg(target_arch = "x86_64")]
+    coarse: coarse::CoarseRows,
 }
 
 impl Rows {
@@ -175,6 +222,23 @@ impl Rows {
         self.bases.clear();
         self.factors.clear();
         self.heights.clear();
+        #[cfg(target_arch = "x86_64")]
+        self.coarse.clear();
+    }
+
+    /// Adds a row of bytes, and its base, factor and height.
+    pub(crate) fn push(&mut self, path: IntegerPath, bytes: &[u8], row: [f32; 3]) {
+        #[cfg(target_arch = "x86_64")]
+        let first = self.words.len();
+        path.pack(bytes, &mut self.words);
+        #[cfg(target_arch = "x86_64")]
+        if let IntegerPath::Coarse { dropped } = path {
+            self.coarse.push(dropped, bytes, &self.words[first..], row);
+        }
+        let [base, factor, height] = row;
+        self.bases.push(base);
+        self.factors.push(factor);
+        self.heights.push(height);
     }
 
     fn len(&self) -> usize {
@@ -209,6 +273,10 @@ pub(crate) fn scan(
         IntegerPath::Portable => portable(panel, rows, limits, sink),
         #[cfg(target_arch = "x86_64")]
         IntegerPath::Avx2 => x86::scan_avx2(panel, rows, limits, sink),
+        #[cfg(target_arch = "x86_64")]
+        IntegerPath::Coarse { .. } => coarse::scan(panel, rows, limits, sink),
+        #[cfg(target_arch = "x86_64")]
+        IntegerPath::AvxVnni => x86::scan_avx_vnni(panel, rows, limits, sink),
         #[cfg(target_arch = "x86_64")]
         IntegerPath::Vnni => x86::scan_vnni(panel, rows, limits, sink),
     }

@@ -1,4 +1,4 @@
-//! The sums of a group in AVX2, and the rows that pass: two vectors of eight rows.
+//! The sums of a group in AVX2, alone and with VNNI, and the rows that pass: two vectors of eight rows.
 
 use std::arch::x86_64::*;
 
@@ -16,7 +16,10 @@ const VECTORS: usize = GROUP / LANES;
 const WORDS_AT_ONCE: usize = 2;
 const _: () = assert!(30 * 128 * 2 * 2 * WORDS_AT_ONCE < 1 << 15);
 
-/// The sums of a group, and the rows that pass.
+/// The sums of the high and of the low bytes of weights, in lanes of rows.
+type Totals = [[__m256i; VECTORS]; 2];
+
+/// The sums of a group of numbers of 4 bits, and the rows that pass.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn pass(
     codes: &Codes,
@@ -26,9 +29,33 @@ pub(super) fn pass(
     nearest: &CodeNearest,
     sums: &mut [[i32; GROUP]; 2],
 ) -> u32 {
+    let totals = numbers(codes.group(group), words);
+    passes(codes, query, group, nearest, totals, sums)
+}
+
+/// The sums of a group, and the rows that pass.
+#[target_feature(enable = "avx2,fma,avxvnni")]
+pub(super) fn pass_vnni(
+    codes: &Codes,
+    query: &CodeQuery,
+    words: &Words,
+    group: usize,
+    nearest: &CodeNearest,
+    sums: &mut [[i32; GROUP]; 2],
+) -> u32 {
+    let totals = match words.fields.is_empty() {
+        true => numbers_vnni(codes.group(group), words),
+        false => fields_vnni(codes.group(group), words),
+    };
+    passes(codes, query, group, nearest, totals, sums)
+}
+
+/// The totals of numbers of 4 bits, doubled.
+#[target_feature(enable = "avx2,fma")]
+fn numbers(group: &[u32], words: &Words) -> Totals {
     let (mask, ones) = (_mm256_set1_epi8(0x1e), _mm256_set1_epi16(1));
     let mut totals = [[_mm256_setzero_si256(); VECTORS]; 2];
-    let (rows, _) = codes.group(group).as_chunks::<GROUP>();
+    let (rows, _) = group.as_chunks::<GROUP>();
     for (first, rows) in (0..).step_by(WORDS_AT_ONCE).zip(rows.chunks(WORDS_AT_ONCE)) {
         let mut parts = [[_mm256_setzero_si256(); VECTORS]; 2];
         for (place, rows) in (first..).zip(rows) {
@@ -54,6 +81,74 @@ pub(super) fn pass(
             }
         }
     }
+    totals
+}
+
+/// As [`numbers`]. Halves of words have sums of their own, as a product waits for the sum that it is added to.
+#[target_feature(enable = "avx2,fma,avxvnni")]
+fn numbers_vnni(group: &[u32], words: &Words) -> Totals {
+    let mask = _mm256_set1_epi8(0x1e);
+    let mut parts = [[[_mm256_setzero_si256(); VECTORS]; 2]; 2];
+    for (place, rows) in group.as_chunks::<GROUP>().0.iter().enumerate() {
+        for (vector, eight) in rows.as_chunks::<LANES>().0.iter().enumerate() {
+            // SAFETY: the words are as many as a vector has.
+            let rows = unsafe { _mm256_loadu_si256(eight.as_ptr().cast()) };
+            let halves = [
+                _mm256_and_si256(_mm256_slli_epi32::<1>(rows), mask),
+                _mm256_and_si256(_mm256_srli_epi32::<3>(rows), mask),
+            ];
+            for (half, numbers) in halves.into_iter().enumerate() {
+                for (sums, weights) in parts[half].iter_mut().zip([&words.high, &words.low]) {
+                    let weights = _mm256_set1_epi32(weights[2 * place + half]);
+                    sums[vector] = _mm256_dpbusd_avx_epi32(sums[vector], numbers, weights);
+                }
+            }
+        }
+    }
+    joined(parts)
+}
+
+/// The totals of fields.
+#[target_feature(enable = "avx2,fma,avxvnni")]
+fn fields_vnni(group: &[u32], words: &Words) -> Totals {
+    let mut parts = [[[_mm256_setzero_si256(); VECTORS]; 2]; 2];
+    for (rows, fields) in group.as_chunks::<GROUP>().0.iter().zip(&words.fields) {
+        for (vector, eight) in rows.as_chunks::<LANES>().0.iter().enumerate() {
+            // SAFETY: the words are as many as a vector has.
+            let rows = unsafe { _mm256_loadu_si256(eight.as_ptr().cast()) };
+            for (place, [mask, upper, lower]) in fields.iter().enumerate() {
+                let numbers = _mm256_and_si256(rows, _mm256_set1_epi32(*mask));
+                for (sums, weights) in parts[place % 2].iter_mut().zip([upper, lower]) {
+                    let weights = _mm256_set1_epi32(*weights);
+                    sums[vector] = _mm256_dpbusd_avx_epi32(sums[vector], numbers, weights);
+                }
+            }
+        }
+    }
+    joined(parts)
+}
+
+#[target_feature(enable = "avx2")]
+fn joined([first, second]: [Totals; 2]) -> Totals {
+    let mut totals = first;
+    for (totals, parts) in totals.iter_mut().zip(second) {
+        for (total, part) in totals.iter_mut().zip(parts) {
+            *total = _mm256_add_epi32(*total, part);
+        }
+    }
+    totals
+}
+
+/// Stores the totals of a group as its sums, and finds the rows that pass.
+#[target_feature(enable = "avx2,fma")]
+fn passes(
+    codes: &Codes,
+    query: &CodeQuery,
+    group: usize,
+    nearest: &CodeNearest,
+    totals: Totals,
+    sums: &mut [[i32; GROUP]; 2],
+) -> u32 {
     for (sums, totals) in sums.iter_mut().zip(totals) {
         for (sums, total) in sums.as_chunks_mut::<LANES>().0.iter_mut().zip(totals) {
             // SAFETY: the list has as many numbers as a vector.
@@ -76,7 +171,8 @@ fn within(codes: &Codes, query: &CodeQuery, sums: [__m256i; 2], from: usize, lim
     let zeros = query.first_zeros;
     let part =
         |sum: __m256i, zero: i64| _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, _mm256_set1_epi32(zero as i32)));
-    let sum = _mm256_fmadd_ps(part(sums[0], zeros[0]), of(HIGH as f32), part(sums[1], zeros[1]));
+    let low = _mm256_sub_ps(part(sums[1], zeros[1]), of(query.first_rest));
+    let sum = _mm256_fmadd_ps(part(sums[0], zeros[0]), of(HIGH as f32), low);
     let lists = codes.first_triples();
     // SAFETY: the lists have a number for each row of each group.
     let [inverse, along, height] =
