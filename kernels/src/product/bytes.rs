@@ -9,8 +9,21 @@ use crate::lanes::{Lanes, Work, run};
 /// numbers, and the step is the finer.
 const SHARES: f64 = 8.0;
 
+/// The largest sum of a byte that says how large it is: a sum that is larger may be the largest byte.
+const BYTE_SUM_MAX: f64 = 254.0;
+
 /// Tables are rounded anew when the room below the limit has fallen to this part.
 const FALLEN: f64 = 0.7;
+
+/// The numbers that hold sums of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sums {
+    /// Of 16 bits.
+    #[default]
+    Words,
+    /// Bytes, which stay at the largest one when a sum is beyond it. Steps are the longer, and sums take fewer instructions.
+    Bytes,
+}
 
 /// Tables as bytes, rounded down with one step.
 #[derive(Clone, Debug, Default)]
@@ -26,11 +39,21 @@ pub(super) struct Bytes {
     /// Bound on the error of a sum in f32.
     error: f64,
     least_of_part: Vec<f32>,
+    /// The numbers that hold sums, as was said when the step was chosen.
+    pub(super) sums: Sums,
 }
 
 impl Bytes {
     /// Rounds tables for a limit. Sums of bytes, in steps, are lower bounds. Returns false if every row is beyond the limit.
-    pub(super) fn set(&mut self, path: CodePath, tables: &[f32], bits: Bits, base: f32, limit: f32) -> bool {
+    pub(super) fn set(
+        &mut self,
+        path: CodePath,
+        tables: &[f32],
+        bits: Bits,
+        sums: Sums,
+        base: f32,
+        limit: f32,
+    ) -> bool {
         let count = bits.centroids();
         let parts = tables.len() / count;
         self.least_of_part.clear();
@@ -45,7 +68,12 @@ impl Bytes {
         }
         // A number above the largest byte becomes it, so that its sum is a lower bound still.
         let most = room * (SHARES / parts as f64).min(1.0);
-        self.step = (f64::from(range).min(most) / 254.0).max(f64::MIN_POSITIVE);
+        let step = match sums {
+            Sums::Words => f64::from(range).min(most) / 254.0,
+            Sums::Bytes => room / BYTE_SUM_MAX,
+        };
+        self.step = step.max(f64::MIN_POSITIVE);
+        self.sums = sums;
         self.room = room;
         let scale = (1.0 / self.step).min(f64::from(f32::MAX)) as f32;
         self.tables.resize(parts.next_multiple_of(PARTS_STEP) * count, 0);

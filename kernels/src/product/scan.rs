@@ -1,7 +1,7 @@
 //! A query against codes: bounds of whole numbers for most rows, sums of the tables for the others.
 
 use super::Bits;
-use super::bytes::Bytes;
+use super::bytes::{Bytes, Sums};
 use super::codes::{Codes, GROUP, group_bytes};
 #[cfg(target_arch = "x86_64")]
 use super::x86;
@@ -98,7 +98,7 @@ impl Scanner {
             }
             let limit = list.limit();
             if (bytes.tables.is_empty() || bytes.is_coarse(limit))
-                && !bytes.set(path, tables, codes.bits, base, limit)
+                && !bytes.set(path, tables, codes.bits, sums_of(path, codes.bits), base, limit)
             {
                 return;
             }
@@ -106,14 +106,7 @@ impl Scanner {
             let end = groups.min(next + GROUPS_AT_ONCE);
             found.clear();
             let size = group_bytes(codes.parts, codes.bits);
-            within(
-                path,
-                codes,
-                &bytes.tables,
-                &codes.bytes[next * size..end * size],
-                &[[limit; GROUP]],
-                found,
-            );
+            within(path, codes, bytes, &codes.bytes[next * size..end * size], &[[limit; GROUP]], found);
             for (group, rows) in found.iter().copied() {
                 let group = next + group as usize;
                 let to = (&mut *list, first);
@@ -153,7 +146,7 @@ impl Scanner {
             let of_bytes = &mut of_bytes[..groups];
             let each = || limits.iter().map(|limit| f64::from(*limit));
             if byte_limits(*path, bytes, (tables, codes.bits, *size), each, of_bytes) {
-                within(*path, codes, &bytes.tables, codes.bytes, of_bytes, found);
+                within(*path, codes, bytes, codes.bytes, of_bytes, found);
             }
             return;
         }
@@ -232,7 +225,7 @@ impl Scanner {
                 let of_rows =
                     Scales { squares: &of_rows.squares[rows.clone()], scales: &of_rows.scales[rows] };
                 if row_limits(path, bytes, (tables, size_max), base, list.limit(), of_rows, &mut limits) {
-                    let (bytes, limits) = (&bytes.tables, &limits[..end - next]);
+                    let (bytes, limits) = (&*bytes, &limits[..end - next]);
                     within(path, codes, bytes, &codes.bytes[next * size..end * size], limits, found);
                 }
             }
@@ -289,7 +282,9 @@ fn byte_limits<I: Iterator<Item = f64>>(
 ) -> bool {
     let largest = each().fold(f64::NEG_INFINITY, |largest, most| if most > largest { most } else { largest });
     let largest = (largest.min(size) as f32).next_up();
-    if (bytes.tables.is_empty() || bytes.is_coarse(largest)) && !bytes.set(path, tables, bits, 0.0, largest) {
+    if (bytes.tables.is_empty() || bytes.is_coarse(largest))
+        && !bytes.set(path, tables, bits, Sums::Words, 0.0, largest)
+    {
         return false;
     }
     let mut has_any = false;
@@ -354,7 +349,7 @@ fn offer_rows(
 fn few_rows(path: CodePath, bits: Bits) -> u32 {
     match (path, bits) {
         (CodePath::Avx512, Bits::Four) => 1,
-        (CodePath::Avx2, Bits::Four) => 3,
+        (CodePath::Avx2 | CodePath::AvxVnni, Bits::Four) => 3,
         _ => GROUP as u32 / 2,
     }
 }
@@ -364,7 +359,9 @@ fn sum_group(path: CodePath, codes: Codes<'_>, tables: &[f32], group: usize, sum
     #[cfg(target_arch = "x86_64")]
     match (path, codes.bits) {
         (CodePath::Avx512, Bits::Four) => return x86::sum_4_avx512(tables, codes.group(group), sums),
-        (CodePath::Avx2, Bits::Four) => return x86::sum_4_avx2(tables, codes.group(group), sums),
+        (CodePath::Avx2 | CodePath::AvxVnni, Bits::Four) => {
+            return x86::sum_4_avx2(tables, codes.group(group), sums);
+        }
         _ => {}
     }
     let _ = path;
@@ -411,16 +408,25 @@ fn is_fast(path: CodePath, bits: Bits) -> bool {
     }
 }
 
+/// The numbers that hold sums where all rows have one limit. Registers of AVX2 hold sums of a group in bytes, and not in words.
+fn sums_of(path: CodePath, bits: Bits) -> Sums {
+    match (path, bits) {
+        (CodePath::Avx2 | CodePath::AvxVnni, Bits::Four) => Sums::Bytes,
+        _ => Sums::Words,
+    }
+}
+
 /// Lists the groups with rows whose sums of bytes are within their limits, those of one group for each group or of one for all,
 /// and these rows.
 fn within(
     path: CodePath,
     codes: Codes<'_>,
-    tables: &[u8],
+    tables: &Bytes,
     bytes: &[u8],
     limits: &[[u16; GROUP]],
     found: &mut Vec<(u32, u32)>,
 ) {
+    let (sums, tables) = (tables.sums, &tables.tables[..]);
     #[cfg(target_arch = "x86_64")]
     match (path, codes.bits) {
         (CodePath::Portable, _) => {}
@@ -430,13 +436,16 @@ fn within(
         (CodePath::Avx512, Bits::Four) if x86::has_wide_shuffles() => {
             return x86::within_4_avx512(tables, bytes, limits, found);
         }
+        (_, Bits::Four) if sums == Sums::Bytes => {
+            return x86::within_4_in_bytes(tables, bytes, limits, found);
+        }
         (_, Bits::Four) => return x86::within_4_avx2(tables, bytes, limits, found),
         (CodePath::Avx512, Bits::Eight) if x86::has_wide_tables() => {
             return x86::within_8_avx512(tables, codes.parts, bytes, limits, found);
         }
         (_, Bits::Eight) => return x86::within_8_avx2(tables, codes.parts, bytes, limits, found),
     }
-    let _ = path;
+    let _ = (path, sums);
     within_portable(codes, tables, bytes, limits, found);
 }
 

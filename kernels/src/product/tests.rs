@@ -220,6 +220,36 @@ fn each_set_of_instructions_finds_the_same_rows() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
+fn sums_in_bytes_find_the_same_rows_up_to_the_largest_byte() {
+    use super::x86;
+
+    if !CodePath::Avx2.is_available() {
+        return;
+    }
+    let mut random = Random::new(20);
+    for (parts, groups) in [(4, 1), (8, 3), (32, 50), (64, 5)] {
+        let largest = 2 * 255 / parts as u64 + 1;
+        let tables: Vec<u8> = (0..parts * 16).map(|_| random.below(largest) as u8).collect();
+        let bytes: Vec<u8> = (0..groups * parts * GROUP / 2).map(|_| random.below(256) as u8).collect();
+        let codes = Codes { parts, bits: Bits::Four, rows: groups * GROUP, bytes: &bytes };
+        let each: Vec<[u16; GROUP]> =
+            (0..groups).map(|_| std::array::from_fn(|_| 150 + random.below(105) as u16)).collect();
+        for limits in [&each[..], &[[250; GROUP]], &[[0; GROUP]], &[[254; GROUP]]] {
+            let (mut wanted, mut found) = (Vec::new(), Vec::new());
+            scan::within_portable(codes, &tables, &bytes, limits, &mut wanted);
+            x86::within_4_in_bytes(&tables, &bytes, limits, &mut found);
+            assert_eq!(found, wanted, "{parts} parts, {groups} groups");
+        }
+        for limit in [255, 256, u16::MAX] {
+            let mut found = Vec::new();
+            x86::within_4_in_bytes(&tables, &bytes, &[[limit; GROUP]], &mut found);
+            assert!(found.len() == groups && found.iter().all(|(_, rows)| *rows == u32::MAX), "all rows");
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
 fn each_set_of_instructions_finds_the_same_rows_of_8_bits() {
     use super::x86;
 

@@ -85,6 +85,59 @@ pub(super) fn within_4_avx2(
     unsafe { entry(tables, bytes, limits, found) }
 }
 
+/// As [`within_4_avx2`], with sums of bytes that stay at 255 where they are beyond: a limit of 255 is one that all rows keep.
+pub(super) fn within_4_in_bytes(
+    tables: &[u8],
+    bytes: &[u8],
+    limits: &[[u16; GROUP]],
+    found: &mut Vec<(u32, u32)>,
+) {
+    #[target_feature(enable = "avx2")]
+    fn entry(tables: &[u8], bytes: &[u8], limits: &[[u16; GROUP]], found: &mut Vec<(u32, u32)>) {
+        let (nibble, most) = (_mm256_set1_epi8(15), _mm256_set1_epi16(255));
+        let mut of_rows = _mm256_setzero_si256();
+        for (group, bytes) in bytes.chunks_exact(tables.len()).enumerate() {
+            // For rows 0 to 15 and for rows 16 to 31; the halves of a register hold different parts of the same rows.
+            let mut sums = [_mm256_setzero_si256(); 2];
+            let (bytes, _) = bytes.as_chunks::<{ 2 * PART_BYTES }>();
+            let (tables, _) = tables.as_chunks::<{ 2 * PART_BYTES }>();
+            for (codes, table) in bytes.iter().zip(tables) {
+                // SAFETY: both arrays have 32 readable bytes.
+                let (codes, table) = unsafe {
+                    (_mm256_loadu_si256(codes.as_ptr().cast()), _mm256_loadu_si256(table.as_ptr().cast()))
+                };
+                let low = _mm256_shuffle_epi8(table, _mm256_and_si256(codes, nibble));
+                let high =
+                    _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(codes), nibble));
+                sums[0] = _mm256_adds_epu8(sums[0], low);
+                sums[1] = _mm256_adds_epu8(sums[1], high);
+            }
+            if group < limits.len() {
+                let (of_group, _) = limits[group].as_chunks::<{ GROUP / 2 }>();
+                // SAFETY: the arrays have 16 readable numbers of 2 bytes.
+                let words = [0, 1].map(|half: usize| unsafe {
+                    _mm256_min_epu16(_mm256_loadu_si256(of_group[half].as_ptr().cast()), most)
+                });
+                // Packing takes 8 numbers of each half in turns.
+                of_rows = _mm256_permute4x64_epi64::<0xd8>(_mm256_packus_epi16(words[0], words[1]));
+            }
+            let halves = [
+                _mm256_permute2x128_si256::<0x20>(sums[0], sums[1]),
+                _mm256_permute2x128_si256::<0x31>(sums[0], sums[1]),
+            ];
+            let sums = _mm256_adds_epu8(halves[0], halves[1]);
+            let is_within = _mm256_cmpeq_epi8(_mm256_min_epu8(sums, of_rows), sums);
+            let rows = _mm256_movemask_epi8(is_within).cast_unsigned();
+            if rows != 0 {
+                found.push((group as u32, rows));
+            }
+        }
+    }
+    assert!(is_x86_feature_detected!("avx2"));
+    // SAFETY: the line above checked the feature.
+    unsafe { entry(tables, bytes, limits, found) }
+}
+
 /// As [`within_4_avx2`], with four parts in a register.
 pub(super) fn within_4_avx512(
     tables: &[u8],
