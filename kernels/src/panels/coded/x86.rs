@@ -167,9 +167,9 @@ macro_rules! scores_by_eights {
                 let rows = unsafe { coded.words.as_ptr().add(start) };
                 for word in (0..per_row).step_by($words) {
                     let mut loaded = [[_mm256_setzero_si256(); $vectors]; $words];
-                    for (at, loaded) in (word..).zip(&mut loaded) {
+                    // A word that is missing is the last one, with rows of zeros.
+                    for (at, loaded) in (word..per_row).zip(&mut loaded) {
                         for (v, loaded) in loaded.iter_mut().enumerate() {
-                            let at = at.min(per_row - 1);
                             // SAFETY: the panel has `per_row * PANEL` words.
                             *loaded = unsafe { _mm256_loadu_si256(rows.add(at * PANEL + v * EIGHT).cast()) };
                         }
@@ -177,12 +177,8 @@ macro_rules! scores_by_eights {
                     for q in 0..QUERIES {
                         let mut numbers = [_mm256_setzero_si256(); $words];
                         for (at, numbers) in (word..).zip(&mut numbers) {
-                            // Zeros stand for the words that are missing.
-                            let number = match at < per_row {
-                                // SAFETY: each query has `per_row` words.
-                                true => unsafe { *own.add(q * per_row + at) },
-                                false => 0,
-                            };
+                            // SAFETY: each query has `per_row` words.
+                            let number = unsafe { *own.add(q * per_row + at.min(per_row - 1)) };
                             *numbers = _mm256_set1_epi32(number);
                         }
                         for v in 0..$vectors {
@@ -219,7 +215,7 @@ macro_rules! scores_by_eights {
     };
 }
 
-scores_by_eights!(avx2, "avx2,fma", 1, 2, |sums, queries: [__m256i; 2], rows: [__m256i; 2]| {
+scores_by_eights!(avx2, "avx2,fma", 2, 2, |sums, queries: [__m256i; 2], rows: [__m256i; 2]| {
     // Four products of numbers up to 63 and 127 fit 16 bits.
     let pairs = _mm256_add_epi16(
         _mm256_maddubs_epi16(queries[0], rows[0]),

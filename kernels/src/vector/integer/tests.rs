@@ -1,3 +1,5 @@
+//! All paths give out the same sums.
+
 use super::*;
 use crate::chance::Random;
 
