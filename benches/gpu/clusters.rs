@@ -26,7 +26,7 @@ use boxwork_stores::store::{SharedStore, Store};
 
 use super::support::peer::Peer;
 use super::support::{Arguments, Spread, timeline, verdict};
-use super::vectors::{generator, store, write};
+use super::vectors::{generator, store, tell_parts, write};
 use super::{config, several};
 
 /// Multiply-adds of halves in one clock and multiprocessor, by the matrix units of an H100.
@@ -202,7 +202,9 @@ pub(super) fn run_kmeans(arguments: &Arguments, devices: &Arc<Devices>, device: 
     println!("checked     centroids are those of the processor, to the bit");
     let expected = train(&all);
     let (mut seconds, mut kernels, mut wholes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut parts = BTreeMap::new();
     for _ in 0..world.rounds {
+        parts = world.devices.kernel_times(world.device);
         let (of_few, kernels_few, _) = world.seconds(|| train(&few));
         let (of_all, kernels_all, centroids) = world.seconds(|| train(&all));
         assert!(centroids == expected, "each run gives the same");
@@ -216,6 +218,7 @@ pub(super) fn run_kmeans(arguments: &Arguments, devices: &Arc<Devices>, device: 
     let rows = (world.count as f64).min(256.0 * lists as f64);
     let products = rows * lists as f64 * world.dimensions as f64 * iterations as f64;
     world.tell(&format!("{iterations} rounds to {lists}"), products, (&seconds, &kernels));
+    tell_parts(&parts, &world.devices.kernel_times(world.device));
     println!(
         "request     with the sample, its way to the device and one round more: {:.0} ms",
         1e3 * Spread::of(wholes).median
@@ -276,8 +279,9 @@ pub(super) fn run_graph(arguments: &Arguments, devices: &Arc<Devices>, device: u
         assert!(expected == graph(&prepared("cpu")), "the device finds the same");
         println!("checked     ids and distances are those of the processor, to the bit");
     }
-    let (mut seconds, mut kernels) = (Vec::new(), Vec::new());
+    let (mut seconds, mut kernels, mut parts) = (Vec::new(), Vec::new(), BTreeMap::new());
     for _ in 0..world.rounds {
+        parts = world.devices.kernel_times(world.device);
         let (taken, of_kernels, found) = world.seconds(|| graph(&on_device));
         assert!(found == expected, "each run gives the same");
         seconds.push(taken);
@@ -287,6 +291,7 @@ pub(super) fn run_graph(arguments: &Arguments, devices: &Arc<Devices>, device: u
     let (seconds, kernels) = (Spread::of(seconds), Spread::of(kernels));
     let products = (world.count as f64).powi(2) * world.dimensions as f64;
     world.tell(&format!("graph, k {k}"), products, (&seconds, &kernels));
+    tell_parts(&parts, &world.devices.kernel_times(world.device));
     if let Some(peer) = &mut peer {
         let of_peer = peer.seconds(&format!("graph {k}"));
         println!("ratio       {:.2} times as fast as PyTorch", of_peer / seconds.median);

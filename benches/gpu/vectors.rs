@@ -80,11 +80,13 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         assert_eq!(world.search(&on_device, few), world.search(&on_slots, few), "the device finds the same");
         println!("checked     k {k}: ids and distances are those of the processor, to the bit");
         let found = world.search(&on_device, &queries);
+        let mut parts = BTreeMap::new();
         let is_found = |batches: Vec<RecordBatch>| columns_of(&batches) == found;
         let (mut seconds, mut kernels, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..rounds {
             let before = devices.statistics()[device].kernel_ns;
             world.runtime.take_trace();
+            parts = devices.kernel_times(device);
             let begun = Instant::now();
             let again = world.batches(&on_device, &queries);
             let taken = begun.elapsed().as_secs_f64();
@@ -102,16 +104,13 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         }
         let sizes = (k, count, queries_count);
         tell_rates(sizes, (Spread::of(seconds), Spread::of(kernels)), limit, is_gpu);
+        tell_parts(&parts, &devices.kernel_times(device));
         tell_ratio(k, ratios);
         if let Some((number, places)) = several::places(arguments, devices, device) {
-            let on_all = world.prepared(k, &places);
-            assert_eq!(world.search(&on_all, few), world.search(&on_slots, few), "devices find the same");
-            let search = |prepared: &Arc<Prepared>| world.batches(prepared, &queries);
-            assert!(is_found(search(&on_device)) && is_found(search(&on_all)), "and again");
-            let wanted = if count >= 8_000_000 { [1.8, 3.4] } else { [1.9, 3.7] };
+            let prepared = (&on_device, &world.prepared(k, &places));
+            assert_eq!(world.search(prepared.1, few), world.search(&on_slots, few), "devices find the same");
             let what = format!("k {k}, {queries_count} queries, {count} rows");
-            let (one, all) = (|| drop(search(&on_device)), || drop(search(&on_all)));
-            several::compare(&what, (number, rounds), wanted, one, all);
+            world.compare(&what, prepared, (&queries, &found), (number, rounds, count));
         }
     }
     // Rows lie on the device as halves, and two numbers for each.
@@ -148,6 +147,15 @@ fn tell_rates(
         let share = kernels.median / seconds.median;
         verdict(&format!("k {k}, kernels over the whole pipeline"), share, 0.85, share >= 0.85);
     }
+}
+
+/// The time of each kernel between two readings.
+pub(super) fn tell_parts(before: &BTreeMap<&'static str, u64>, after: &BTreeMap<&'static str, u64>) {
+    let of = |(name, ns): (&&str, &u64)| {
+        let taken = ns - before.get(name).unwrap_or(&0);
+        (taken > 0).then(|| format!("{name} {:.2} ms", taken as f64 / 1e6))
+    };
+    println!("of these    the last round: {}", after.iter().filter_map(of).collect::<Vec<_>>().join(", "));
 }
 
 /// How the peer compares.
@@ -265,6 +273,21 @@ impl World {
         let environment = self.runtime.environment();
         let prepared = Prepared::with_resources(declaration, &catalog(), &values, &environment, resources);
         Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Compares one device with several, which find the same.
+    fn compare(
+        &self,
+        what: &str,
+        (on_one, on_all): (&Arc<Prepared>, &Arc<Prepared>),
+        (queries, found): (&[f32], &Answers),
+        (number, rounds, rows): (usize, usize, u64),
+    ) {
+        let search = |prepared: &Arc<Prepared>| self.batches(prepared, queries);
+        let is_found = |prepared: &Arc<Prepared>| columns_of(&search(prepared)) == *found;
+        assert!(is_found(on_one) && is_found(on_all), "and again");
+        let wanted = if rows >= 8_000_000 { [1.8, 3.4] } else { [1.9, 3.7] };
+        several::compare(what, (number, rounds), wanted, || drop(search(on_one)), || drop(search(on_all)));
     }
 
     fn search(&self, prepared: &Arc<Prepared>, queries: &[f32]) -> Answers {

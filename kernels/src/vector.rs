@@ -12,6 +12,8 @@ mod flat;
 pub(crate) mod integer;
 mod bytes;
 mod tile;
+mod held;
+pub(crate) mod halves;
 pub mod device;
 pub mod few;
 pub mod exact;

@@ -3,6 +3,7 @@
 //! To add an operator, write a file with its tests and a line in its folder's list.
 
 pub mod columns;
+mod pieces;
 mod envelopes;
 mod resources;
 mod devices;

@@ -2,11 +2,16 @@
 // before this text, and `device.rs` defines the constants.
 //
 // A work group has GROUP rows and goes through all centroids, GROUP at a time; an item keeps the least two values of each of its
-// rows in registers. A value is the squared norm of a centroid less twice its product with the row: the squared distance less the
-// row's squared norm. Numbers that are not there count as zero, and centroids that are not there have infinite values.
+// rows in registers. On matrix units rows of few numbers stay in registers, and centroids pass by (`vector/held.cl`). A value is
+// the squared norm of a centroid less twice its product with the row: the squared distance less the row's squared norm. Numbers
+// that are not there count as zero, and centroids that are not there have infinite values.
 
 // Items of a group that share a row.
+#if defined(HELD)
+#define SHARING 4
+#else
 #define SHARING 16
+#endif
 // Marks a cluster that is not certain.
 #define UNDECIDED 0x80000000u
 
@@ -49,7 +54,78 @@ inline void conclude(
     }
 }
 
-#if defined(UNITS)
+#if defined(HELD)
+__kernel __attribute__((reqd_work_group_size(HELD_ITEMS, 1, 1))) void assign(
+    __global const uint4 *halves, __global const float2 *terms, uint rows_count,
+    __global const uint4 *halved, __global const float *halved_squares, uint centroids_count,
+    uint dimensions, float4 errors, __global uint *clusters,
+    // The number of rows that are not decided, and these.
+    __global uint *list_count, __global uint *list) {
+    __local uint4 near[2][LENT];
+    __local float near_squares[2][PASSING];
+    __local float leasts[STAYING * SHARING], seconds[STAYING * SHARING];
+    __local uint whichs[STAYING * SHARING];
+    SCRATCH
+
+    const uint item = get_local_id(0), lane = item % WARP;
+    const uint first_row = get_group_id(0) * STAYING, warp_row = item / WARP * (16 * BANDS);
+#define SQUARE_AT(at) (item < PASSING && (at) + item < centroids_count ? halved_squares[(at) + item] : INFINITY)
+    SEND_VECTORS(near[0], halved, 0, centroids_count, 0)
+    if (item < PASSING) {
+        near_squares[0][item] = SQUARE_AT(0);
+    }
+    uint4 held[BANDS][2][BLOCKS];
+    HOLD(held, halves, first_row + warp_row, rows_count)
+    float least[2 * BANDS], second[2 * BANDS];
+    uint which[2 * BANDS];
+#pragma unroll
+    for (uint row = 0; row < 2 * BANDS; row++) {
+        least[row] = second[row] = INFINITY;
+        which[row] = 0;
+    }
+    uint turn = 0;
+    for (uint first = 0; first < centroids_count; first += PASSING) {
+        ARRIVED();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const uint next = first + PASSING;
+        float next_square = INFINITY;
+        if (next < centroids_count) {
+            SEND_VECTORS(near[turn ^ 1], halved, next, centroids_count, 0)
+            next_square = SQUARE_AT(next);
+        }
+#pragma unroll 2
+        for (uint eight = 0; eight < PASSING; eight += 8) {
+            float4 sums[BANDS];
+            PRODUCTS(sums, held, near[turn], eight)
+            const uint centroid = first + eight + lane % 4 * 2;
+            const float2 square = ((const __local float2 *)near_squares[turn])[eight / 2 + lane % 4];
+#pragma unroll
+            for (uint band = 0; band < BANDS; band++) {
+                const float4 four = sums[band];
+                ADD(2 * band, fma(-2.0f, four.x, square.x), centroid)
+                ADD(2 * band, fma(-2.0f, four.y, square.y), centroid + 1)
+                ADD(2 * band + 1, fma(-2.0f, four.z, square.x), centroid)
+                ADD(2 * band + 1, fma(-2.0f, four.w, square.y), centroid + 1)
+            }
+        }
+        turn ^= 1;
+        if (item < PASSING) {
+            near_squares[turn][item] = next_square;
+        }
+    }
+#pragma unroll
+    for (uint row = 0; row < 2 * BANDS; row++) {
+        const uint at = (warp_row + row / 2 * 16 + row % 2 * 8 + lane / 4) * SHARING + lane % 4;
+        leasts[at] = least[row];
+        seconds[at] = second[row];
+        whichs[at] = which[row];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < STAYING && first_row + item < rows_count) {
+        conclude(leasts, seconds, whichs, item, first_row + item, terms, errors, clusters, list_count, list, false);
+    }
+}
+#elif defined(UNITS)
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void assign(
     __global const uint4 *halves, __global const float2 *terms, uint rows_count,
     __global const uint4 *halved, __global const float *halved_squares, uint centroids_count,

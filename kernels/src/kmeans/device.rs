@@ -12,13 +12,16 @@
 //! certain if the second least value is further from the least one. The tests hold the inequality against random numbers.
 
 use half::f16;
+use half::slice::{HalfBitsSliceExt as _, HalfFloatSliceExt as _};
 
 use crate::numbers::NumberType;
 use crate::pieces::{Pieces, collect};
-use crate::vector::device::{self, GROUP, Products, padded};
+use crate::vector::device::{self, GROUP, Held, ITEMS, Products, padded};
+use crate::vector::halves;
 
 /// The source of the kernels.
-pub const TEXT: &str = concat!(include_str!("../vector/tile.cl"), include_str!("device.cl"));
+pub const TEXT: &str =
+    concat!(include_str!("../vector/tile.cl"), include_str!("../vector/held.cl"), include_str!("device.cl"));
 
 /// Marks a cluster that is not certain.
 pub const UNDECIDED: u32 = 1 << 31;
@@ -33,14 +36,17 @@ const UNIT: f64 = 1.0 / (1 << 24) as f64;
 /// From this square of norms on, products and squares may leave f32.
 const SQUARE_MAX: f64 = 1e37;
 
-/// The constants to compile the source with.
-pub fn constants(on_units: bool) -> Vec<(&'static str, String)> {
-    device::constants(if on_units { Products::Halves } else { Products::Single(NumberType::F32) })
+/// The constants to compile the source with, for vectors of so many numbers.
+pub fn constants(on_units: bool, dimensions: usize) -> Vec<(&'static str, String)> {
+    let products = if on_units { Products::Halves } else { Products::Single(NumberType::F32) };
+    device::constants(products, dimensions)
 }
 
-/// Work groups of `assign` for some rows.
-pub fn groups(rows: usize) -> usize {
-    rows.div_ceil(GROUP)
+/// Work groups of `assign` for some rows, and the items of each.
+pub fn groups(on_units: bool, dimensions: usize, rows: usize) -> (usize, usize) {
+    let held = Held::of(dimensions).filter(|_| on_units);
+    let (of_group, items) = held.map_or((GROUP, ITEMS), |held| (held.vectors(), held.items()));
+    (rows.div_ceil(of_group), items)
 }
 
 /// By row: its norm, and the norm of what rounding to halves takes from it, both rounded up.
@@ -59,7 +65,7 @@ impl RowTerms {
     pub fn new(rows: &[f32], dimensions: usize) -> Self {
         let (mut norm_max, mut is_worth_halves) = (0.0f64, true);
         let terms = rows.chunks_exact(dimensions).map(|row| {
-            let (norm, lost) = device::halved_norms(row);
+            let (norm, lost) = halves::halved_norms(row);
             norm_max = if norm <= norm_max { norm_max } else { norm };
             is_worth_halves &= lost <= device::HALVES_WORTH * norm;
             [up(norm), up(lost)]
@@ -131,15 +137,21 @@ impl Part {
         }
         if wants_halves {
             part.halves.resize(part.squares.len() * padded(dimensions), 0);
-            device::halves(dimensions, centroids, &mut part.halves);
+            halves::halves(dimensions, centroids, &mut part.halves);
             let each = centroids.chunks_exact(dimensions).zip(part.halves.chunks_exact(padded(dimensions)));
             for (centroid, halves) in each {
                 let (mut square, mut rounded, mut lost) = (0.0, 0.0, 0.0);
-                for (number, half) in centroid.iter().zip(halves) {
-                    let (number, half) = (f64::from(*number), f16::from_bits(*half).to_f64());
-                    square += number * number;
-                    rounded += half * half;
-                    lost += (number - half) * (number - half);
+                let parts = centroid.chunks(halves::AT_ONCE).zip(halves.chunks(halves::AT_ONCE));
+                for (numbers, halves) in parts {
+                    let mut as_numbers = [0.0; halves::AT_ONCE];
+                    let halves: &[f16] = halves[..numbers.len()].reinterpret_cast();
+                    halves.convert_to_f32_slice(&mut as_numbers[..numbers.len()]);
+                    for (number, half) in numbers.iter().zip(as_numbers) {
+                        let (number, half) = (f64::from(*number), f64::from(half));
+                        square += number * number;
+                        rounded += half * half;
+                        lost += (number - half) * (number - half);
+                    }
                 }
                 part.halved_squares.push(rounded as f32);
                 part.is_worth &= lost.sqrt() <= device::HALVES_WORTH * square.sqrt();
@@ -285,7 +297,12 @@ mod tests {
                 decided += 1;
             }
             if let Some(Halved { squares, errors, .. }) = &taken.halved {
-                let round = |numbers: &[f32]| numbers.iter().map(|x| device::halved(*x)).collect::<Vec<_>>();
+                let round = |numbers: &[f32]| {
+                    numbers
+                        .chunks(halves::AT_ONCE)
+                        .flat_map(|part| halves::halved(part)[..part.len()].to_vec())
+                        .collect::<Vec<_>>()
+                };
                 let (row, centroids) = (round(&row), round(&centroids));
                 assert_eq!(squares.len(), 5);
                 let (least, second, which) = least_two(&row, &centroids, &mut random, (norm, *errors));

@@ -16,9 +16,6 @@ pub const TEXT: &str = include_str!("means.cl");
 const CHECKED: usize = 4;
 const CHECKED_ROWS: usize = 4096;
 
-/// Rows that are looked at for one of a cluster between two branches.
-const LOOKED_AT: usize = 64;
-
 /// The constants to compile the source with.
 pub fn constants() -> Vec<(&'static str, String)> {
     vec![("ITEMS", ITEMS.to_string()), ("BLOCK", BLOCK.to_string())]
@@ -35,25 +32,36 @@ pub struct Grouped {
     count: usize,
     /// By block of rows, the place at which each cluster begins, and the end of the last one.
     pub starts: Vec<u32>,
+    /// By block, its rows, cluster by cluster, in their order within each.
+    pub order: Vec<Vec<u32>>,
 }
 
 impl Grouped {
-    /// Counts the rows of each of `count` clusters; `None` if the caller cancelled it.
+    /// Groups the rows of each of `count` clusters; `None` if the caller cancelled it.
     ///
     /// # Panics
     /// If a row has no such cluster.
     pub fn new(clusters: &[u32], count: usize, pieces: &mut Pieces<'_>) -> Option<Self> {
-        let starts = collect(pieces, clusters.len().div_ceil(BLOCK), |block| {
+        let blocks = collect(pieces, clusters.len().div_ceil(BLOCK), |block| {
+            let first = block * BLOCK;
+            let of_block = &clusters[first..clusters.len().min(first + BLOCK)];
             let mut starts = vec![0u32; count + 1];
-            for cluster in &clusters[block * BLOCK..clusters.len().min((block + 1) * BLOCK)] {
+            for cluster in of_block {
                 starts[*cluster as usize + 1] += 1;
             }
             for cluster in 0..count {
                 starts[cluster + 1] += starts[cluster];
             }
-            starts
+            let (mut next, mut order) = (starts[..count].to_vec(), vec![0; of_block.len()]);
+            for (row, cluster) in (first as u32..).zip(of_block) {
+                let place = &mut next[*cluster as usize];
+                order[*place as usize] = row;
+                *place += 1;
+            }
+            (starts, order)
         })?;
-        Some(Self { count, starts: starts.concat() })
+        let (starts, order): (Vec<_>, _) = blocks.into_iter().unzip();
+        Some(Self { count, starts: starts.concat(), order })
     }
 
     /// Number of clusters.
@@ -78,18 +86,12 @@ impl Grouped {
         counts
     }
 
-    /// The rows of a block, cluster by cluster, in their order within each.
-    ///
-    /// # Panics
-    /// If these are not the clusters that were counted, or `to` has not a place for each row of the block.
-    pub fn order(&self, clusters: &[u32], block: usize, to: &mut [u32]) {
-        let mut next = self.starts[block * (self.count + 1)..][..self.count].to_vec();
-        let first = block * BLOCK;
-        for (row, cluster) in (first as u32..).zip(&clusters[first..first + to.len()]) {
-            let place = &mut next[*cluster as usize];
-            to[*place as usize] = row;
-            *place += 1;
-        }
+    /// The rows of a cluster, ascending.
+    fn rows_of(&self, cluster: usize) -> Vec<u32> {
+        let of_block = |(starts, order): (&[u32], &Vec<u32>)| {
+            order[starts[cluster] as usize..starts[cluster + 1] as usize].to_vec()
+        };
+        self.starts.chunks_exact(self.count + 1).zip(&self.order).flat_map(of_block).collect()
     }
 }
 
@@ -101,7 +103,7 @@ pub fn are_means(
     path: CodePath,
     rows: &[f32],
     dimensions: usize,
-    clusters: &[u32],
+    grouped: &Grouped,
     counts: &[usize],
     means: &[f32],
 ) -> bool {
@@ -111,20 +113,8 @@ pub fn are_means(
     let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
     chosen.all(|cluster| {
         let found = &means[cluster * dimensions..(cluster + 1) * dimensions];
-        bits(found) == bits(&mean_of(path, rows, dimensions, &rows_of(cluster as u32, clusters)))
+        bits(found) == bits(&mean_of(path, rows, dimensions, &grouped.rows_of(cluster)))
     })
-}
-
-/// The rows of a cluster, ascending.
-fn rows_of(cluster: u32, clusters: &[u32]) -> Vec<u32> {
-    let mut found = Vec::new();
-    for (part, first) in clusters.chunks(LOOKED_AT).zip((0..).step_by(LOOKED_AT)) {
-        // A loop without a branch is a few vector instructions; few parts have such a row.
-        if part.iter().fold(false, |has, other| has | (*other == cluster)) {
-            found.extend((first..).zip(part).filter(|(_, other)| **other == cluster).map(|(row, _)| row));
-        }
-    }
-    found
 }
 
 #[cfg(test)]
@@ -142,9 +132,8 @@ mod tests {
         let numbers: Vec<f32> = (0..rows * dimensions).map(|_| random.normal_f32().powi(9)).collect();
         let grouped = Grouped::new(&clusters, count, &mut one_by_one()).unwrap();
         assert_eq!((grouped.blocks(), grouped.counts().iter().sum::<usize>()), (3, rows));
-        let mut order = vec![0; rows];
-        order.chunks_mut(BLOCK).enumerate().for_each(|(block, to)| grouped.order(&clusters, block, to));
-        for (block, order) in order.chunks(BLOCK).enumerate() {
+        assert_eq!(grouped.order.iter().map(Vec::len).collect::<Vec<_>>(), [BLOCK, BLOCK, 99]);
+        for (block, order) in grouped.order.iter().enumerate() {
             let starts = &grouped.starts[block * (count + 1)..][..=count];
             for (cluster, ends) in starts.windows(2).enumerate() {
                 let of_cluster = &order[ends[0] as usize..ends[1] as usize];
@@ -156,7 +145,7 @@ mod tests {
         let (mut means, counts) =
             means_on_slots(path, &numbers, dimensions, &clusters, count, &mut one_by_one()).unwrap();
         assert_eq!(counts, grouped.counts());
-        let are = |means: &[f32]| are_means(path, &numbers, dimensions, &clusters, &counts, means);
+        let are = |means: &[f32]| are_means(path, &numbers, dimensions, &grouped, &counts, means);
         assert!(are(&means));
         means[0] = means[0].next_up();
         assert!(!are(&means));

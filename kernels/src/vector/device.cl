@@ -3,7 +3,8 @@
 // few that are not above them to the lists of these queries. `device.rs` defines the constants.
 //
 // A work group computes GROUP rows times GROUP queries, a work item 4 QUADS times 4 QUADS of them in registers. The group holds
-// DEPTH numbers of its rows and queries in local memory at a time, place by place. Numbers that are not there count as zero.
+// DEPTH numbers of its rows and queries in local memory at a time, place by place. Numbers that are not there count as zero. On
+// matrix units queries of few numbers stay in registers instead, and the group goes through many rows (`held.cl`).
 
 #if defined(HALVES)
 #define WIDENED(numbers, at) vload_half(at, numbers)
@@ -26,7 +27,89 @@ inline void append(
     }
 }
 
-#if defined(UNITS)
+#if defined(HELD)
+__kernel __attribute__((reqd_work_group_size(HELD_ITEMS, 1, 1))) void scan(
+    __global const uint4 *rows, __global const float2 *terms, uint rows_first, uint rows_end,
+    __global const uint4 *queries, uint queries_count, uint dimensions,
+    __global const float *limits, __global uint *counts, __global uint2 *entries, uint capacity, uint keeps_all,
+    // Rows that a group goes through, a multiple of PASSING.
+    uint rows_of_group) {
+    __local uint4 near[2][LENT];
+    __local float4 near_terms[2][PASSING / 2];
+    SCRATCH
+
+    const uint item = get_local_id(0), lane = item % WARP;
+    // Groups that run at the same time read the same rows.
+    const uint query_groups = (queries_count + STAYING - 1) / STAYING;
+    const uint first_query = get_group_id(0) % query_groups * STAYING + item / WARP * (16 * BANDS);
+    const uint first_row = rows_first + get_group_id(0) / query_groups * rows_of_group;
+    const uint end = min(rows_end, first_row + rows_of_group);
+#define SEND_ROWS(to, first)                                                                              \
+    SEND_VECTORS(near[to], rows, first, end, first_row)                                                   \
+    if (item < PASSING / 2) {                                                                             \
+        const uint row = (first) + 2 * item;                                                              \
+        send(&near_terms[to][item], terms + (row < end ? row : first_row), row < end ? 8 * min(end - row, 2u) : 0); \
+    }
+    SEND_ROWS(0, first_row)
+    uint4 held[BANDS][2][BLOCKS];
+    HOLD(held, queries, first_query, queries_count)
+    float limit_of[BANDS][2];
+#pragma unroll
+    for (uint band = 0; band < BANDS; band++) {
+#pragma unroll
+        for (uint high = 0; high < 2; high++) {
+            const uint query = first_query + band * 16 + high * 8 + lane / 4;
+            limit_of[band][high] = query < queries_count ? limits[query] : -INFINITY;
+        }
+    }
+    uint turn = 0;
+    for (uint first = first_row; first < end; first += PASSING) {
+        ARRIVED();
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (first + PASSING < end) {
+            SEND_ROWS(turn ^ 1, first + PASSING)
+        }
+#pragma unroll 2
+        for (uint eight = 0; eight < PASSING; eight += 8) {
+            float4 sums[BANDS];
+            PRODUCTS(sums, held, near[turn], eight)
+            const float4 term = near_terms[turn][eight / 2 + lane % 4];
+            // Almost never is one of them kept.
+            bool keeps = keeps_all;
+#pragma unroll
+            for (uint band = 0; band < BANDS; band++) {
+                const float4 four = sums[band];
+                keeps |= !(fma(-term.y, four.x, term.x) > limit_of[band][0]);
+                keeps |= !(fma(-term.w, four.y, term.z) > limit_of[band][0]);
+                keeps |= !(fma(-term.y, four.z, term.x) > limit_of[band][1]);
+                keeps |= !(fma(-term.w, four.w, term.z) > limit_of[band][1]);
+            }
+            if (!in_any(keeps)) {
+                continue;
+            }
+#pragma unroll
+            for (uint band = 0; band < BANDS; band++) {
+#pragma unroll
+                for (uint part = 0; part < 4; part++) {
+                    const uint query = first_query + band * 16 + part / 2 * 8 + lane / 4;
+                    const uint row = first + eight + lane % 4 * 2 + part % 2;
+                    const float4 four = sums[band];
+                    const float sum = part / 2 ? (part % 2 ? four.w : four.z) : (part % 2 ? four.y : four.x);
+                    const float value = part % 2 ? fma(-term.w, sum, term.z) : fma(-term.y, sum, term.x);
+                    const bool is_there = query < queries_count && row < end;
+                    if (is_there && keeps_all) {
+                        entries[(ulong)query * capacity + (row - rows_first)] = (uint2)(row, bits_of(value));
+                    } else if (is_there && !(value > limit_of[band][part / 2]) && value != ABSENT) {
+                        append(counts, entries, capacity, query, row, value);
+                    }
+                }
+            }
+            TOGETHER();
+        }
+        turn ^= 1;
+    }
+}
+#elif defined(UNITS)
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void scan(
     __global const uint4 *rows, __global const float2 *terms, uint rows_first, uint rows_end,
     __global const uint4 *queries, uint queries_count,

@@ -8,23 +8,33 @@
 //! the chunk and twice the error of a value.
 
 use std::ops::Range;
-
-use half::f16;
+use std::sync::{Mutex, PoisonError};
 
 use super::flat::{error_of, norm_of, row_terms};
+pub use super::halves::halves;
+use super::halves::{AT_ONCE, halved, halved_norms, widened};
+use super::held::constants_of_units;
+pub use super::held::{Held, padded};
 use super::measure::{VectorMeasure, inner_product};
 use super::tile;
 pub use super::tile::{GROUP, ITEMS};
 use crate::numbers::{Number, NumberType, VectorRef};
+use crate::pieces::{Pieces, collect};
 use crate::with_numbers;
 
 /// The source of the kernels.
-pub const TEXT: &str = concat!(include_str!("tile.cl"), include_str!("device.cl"));
+pub const TEXT: &str = concat!(include_str!("tile.cl"), include_str!("held.cl"), include_str!("device.cl"));
 
 /// The most objects that a search on a device finds.
 pub const K_MAX: usize = 2048;
 /// The rows of a stage over the rows before it.
 const GROWTH: u64 = 8;
+/// Work groups that keep a device busy to the end.
+pub const GROUPS_WANTED: usize = 2048;
+/// The most times that a group takes rows.
+const PASSES_MAX: usize = 16;
+/// Queries that one piece of work takes.
+const QUERIES_OF_PIECE: usize = 64;
 /// Entries of a list, at least.
 const ENTRIES_MIN: usize = 1024;
 
@@ -37,18 +47,12 @@ pub enum Products {
     Halves,
 }
 
-/// Halves of a vector on matrix units, with zeros that fill it up.
-pub fn padded(dimensions: usize) -> usize {
-    dimensions.next_multiple_of(32)
-}
-
-/// The constants to compile the source with.
-pub fn constants(products: Products) -> Vec<(&'static str, String)> {
-    let mut constants = tile::constants();
+/// The constants to compile the source with, for vectors of so many numbers.
+pub fn constants(products: Products, dimensions: usize) -> Vec<(&'static str, String)> {
     let Products::Single(numbers) = products else {
-        constants.push(("UNITS", "1".to_owned()));
-        return constants;
+        return constants_of_units(dimensions);
     };
+    let mut constants = tile::constants();
     constants.extend(number_constants(numbers));
     constants
 }
@@ -68,9 +72,43 @@ pub(super) fn number_constants(numbers: NumberType) -> Vec<(&'static str, String
     constants
 }
 
-/// Work groups of `scan` for some rows and queries.
-pub fn groups(rows: usize, queries: usize) -> usize {
-    rows.div_ceil(GROUP) * queries.div_ceil(GROUP)
+/// The work groups of `scan` for some rows and queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// Their number.
+    pub count: usize,
+    /// Work items of each.
+    pub items: usize,
+    /// The rows that each goes through, if queries stay in its registers.
+    pub rows: Option<usize>,
+}
+
+impl Groups {
+    /// The groups for vectors of so many numbers; about `wanted` of them, if there are enough rows.
+    pub fn new(
+        products: Products,
+        dimensions: usize,
+        (rows, queries): (usize, usize),
+        wanted: usize,
+    ) -> Self {
+        match Held::of(dimensions).filter(|_| products == Products::Halves) {
+            None => {
+                let count = rows.div_ceil(GROUP) * queries.div_ceil(GROUP);
+                Self { count, items: ITEMS, rows: None }
+            }
+            Some(held) => {
+                let of_queries = queries.div_ceil(held.vectors()).max(1);
+                // Few rows are spread over all of a device; of many each group takes enough to forget how it began.
+                let of_group = (rows * of_queries / wanted.max(1)).next_multiple_of(held.passing());
+                let of_group = of_group.clamp(held.passing(), held.passing() * PASSES_MAX);
+                Self {
+                    count: rows.div_ceil(of_group) * of_queries,
+                    items: held.items(),
+                    rows: Some(of_group),
+                }
+            }
+        }
+    }
 }
 
 /// The sizes of a search for the k nearest.
@@ -173,7 +211,7 @@ impl HalfError {
     /// The larger of both numbers; a number that is none is the largest.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        let larger = |a: f64, b: f64| if a <= b { b } else { a };
+        let larger = |a: f64, b: f64| if a > b || a.is_nan() { a } else { b };
         Self { norm: larger(other.norm, self.norm), relative: larger(other.relative, self.relative) }
     }
 }
@@ -184,61 +222,44 @@ pub(crate) const HALVES_WORTH: f64 = 1.0 / 256.0;
 /// below the largest part of a sum, eight units of f32 at most.
 const UNIT_OF_SUM: f64 = 8.0 / (1 << 24) as f64;
 
-/// The half that is nearest to a number, as a number.
-pub(crate) fn halved(number: f32) -> f32 {
-    f16::from_f32(number).to_f32()
-}
-
-/// The norm of a vector, and that of what rounding to halves takes from it.
-pub(crate) fn halved_norms(vector: &[f32]) -> (f64, f64) {
-    let of = |f: &dyn Fn(f32) -> f64| vector.iter().map(|x| f(*x).powi(2)).sum::<f64>().sqrt();
-    (of(&|x| f64::from(x)), of(&|x| f64::from(x) - f64::from(halved(x))))
-}
-
 /// The error of a sum of products of halves on matrix units, as a part of the product of the vectors' norms.
 pub(crate) fn sum_error_of_units(dimensions: usize) -> f64 {
     (dimensions as f64 + 16.0) * UNIT_OF_SUM * (1.0 + HALVES_WORTH).powi(2)
 }
 
-/// Numbers as words of two halves, vector by vector, each padded with zeros.
-pub fn halves<N: Number>(dimensions: usize, numbers: &[N], to: &mut [u16]) {
-    let padded = padded(dimensions);
-    for (to, from) in to.chunks_exact_mut(padded).zip(numbers.chunks_exact(dimensions)) {
-        let (of_numbers, rest) = to.split_at_mut(dimensions);
-        of_numbers.iter_mut().zip(from).for_each(|(to, from)| *to = f16::from_f32(from.widened()).to_bits());
-        rest.fill(0);
-    }
-}
-
 impl DeviceQueries {
-    /// Takes queries.
+    /// Takes queries; `None` if the caller cancelled it.
     ///
     /// # Panics
     /// If a query has other than `dimensions` numbers.
-    pub fn new(measure: VectorMeasure, dimensions: usize, queries: &[&[f32]]) -> Self {
-        let (mut numbers, mut norms) = (Vec::with_capacity(queries.len() * dimensions), Vec::new());
-        for query in queries {
-            assert_eq!(query.len(), dimensions, "numbers of a query");
-            let norm = inner_product(query, query).sqrt();
-            norms.push(norm_of(measure, norm));
-            let is_scaled = measure == VectorMeasure::Cosine && norm > 0.0;
-            let scaled = |number: &f32| (f64::from(*number) / norm) as f32;
-            numbers.extend(query.iter().map(|number| if is_scaled { scaled(number) } else { *number }));
-        }
-        let halved = numbers.chunks_exact(dimensions.max(1)).map(halved_norms).collect();
-        Self { norms, measure, dimensions, numbers, halved }
-    }
-
-    /// Appends other queries, of the same distance and dimensions.
-    ///
-    /// # Panics
-    /// If they are of others.
-    pub fn append(&mut self, others: Self) {
-        let of = |queries: &Self| (queries.measure, queries.dimensions);
-        assert_eq!(of(self), of(&others), "queries of one distance and width");
-        self.norms.extend(others.norms);
-        self.numbers.extend(others.numbers);
-        self.halved.extend(others.halved);
+    pub fn new<Q: AsRef<[f32]> + Sync>(
+        measure: VectorMeasure,
+        dimensions: usize,
+        queries: &[Q],
+        pieces: &mut Pieces<'_>,
+    ) -> Option<Self> {
+        let mut numbers = vec![0.0; queries.len() * dimensions];
+        let parts = numbers.chunks_mut((QUERIES_OF_PIECE * dimensions).max(1)).map(Mutex::new);
+        let parts: Vec<_> = parts.zip(queries.chunks(QUERIES_OF_PIECE)).collect();
+        let of_parts = collect(pieces, parts.len(), |piece| {
+            let (part, queries) = &parts[piece];
+            // A part belongs to one thread.
+            let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_query = |(to, query): (&mut [f32], &Q)| {
+                let query = query.as_ref();
+                assert_eq!(query.len(), dimensions, "numbers of a query");
+                let norm = inner_product(query, query).sqrt();
+                match measure == VectorMeasure::Cosine && norm > 0.0 {
+                    true => to.iter_mut().zip(query).for_each(|(to, x)| *to = (f64::from(*x) / norm) as f32),
+                    false => to.copy_from_slice(query),
+                }
+                (norm_of(measure, norm), halved_norms(to))
+            };
+            part.chunks_exact_mut(dimensions.max(1)).zip(*queries).map(of_query).collect::<Vec<_>>()
+        })?;
+        drop(parts);
+        let (norms, halved) = of_parts.into_iter().flatten().unzip();
+        Some(Self { norms, measure, dimensions, numbers, halved })
     }
 
     /// The queries as halves, for matrix units.
@@ -319,8 +340,14 @@ pub fn terms(
             norm_max = if norm <= norm_max { norm_max } else { norm };
             // Whole numbers of bytes are halves.
             if !matches!(N::TYPE, NumberType::U8 | NumberType::I8) {
-                let lost = |number: &N| (number.wide() - f64::from(halved(number.widened()))).powi(2);
-                let lost = row.iter().map(lost).sum::<f64>().sqrt();
+                let mut lost = 0.0;
+                for numbers in row.chunks(AT_ONCE) {
+                    let widened = widened(numbers);
+                    let each = widened.iter().zip(halved(&widened)).take(numbers.len());
+                    lost +=
+                        each.map(|(x, rounded)| (f64::from(*x) - f64::from(rounded)).powi(2)).sum::<f64>();
+                }
+                let lost = lost.sqrt();
                 let relative = if lost == 0.0 { 0.0 } else { lost / norm };
                 error = error.max(HalfError { norm: lost, relative });
             }
@@ -338,6 +365,29 @@ pub const ABSENT: [f32; 2] = [f32::INFINITY, 0.0];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pieces::one_by_one;
+
+    #[test]
+    fn groups_go_through_every_row_for_every_query() {
+        for (rows, queries) in
+            [(1, 1), (64, 128), (1024, 2048), (8192, 2048), (875_000, 2048), (1 << 22, 4096)]
+        {
+            for dimensions in [1, 128, 129, 256] {
+                let groups = Groups::new(Products::Halves, dimensions, (rows, queries), GROUPS_WANTED);
+                let (held, of_group) = (Held::of(dimensions).unwrap(), groups.rows.unwrap());
+                assert_eq!(groups.count, rows.div_ceil(of_group) * queries.div_ceil(held.vectors()));
+                assert!(of_group.is_multiple_of(held.passing()) && of_group <= PASSES_MAX * held.passing());
+                assert_eq!(groups.items, held.items());
+            }
+            let tiles =
+                Groups { count: rows.div_ceil(GROUP) * queries.div_ceil(GROUP), items: ITEMS, rows: None };
+            assert_eq!(Groups::new(Products::Halves, 300, (rows, queries), GROUPS_WANTED), tiles);
+            assert_eq!(
+                Groups::new(Products::Single(NumberType::F32), 16, (rows, queries), GROUPS_WANTED),
+                tiles
+            );
+        }
+    }
 
     #[test]
     fn stages_grow_and_hold_every_row_once() {
@@ -402,7 +452,9 @@ mod tests {
         assert!(error.norm == 1.0 && error.relative < 1.0 / 2048.0);
         let (found, ..) = terms(VectorMeasure::Cosine, 2, VectorRef::F32(&rows));
         assert_eq!(found, [[0.0, 0.2], [0.0, 0.0]]);
-        let queries = DeviceQueries::new(VectorMeasure::Cosine, 2, &[&[3.0, 4.0], &[0.0, 0.0]]);
+        let queries =
+            DeviceQueries::new(VectorMeasure::Cosine, 2, &[[3.0, 4.0], [0.0, 0.0]], &mut one_by_one());
+        let queries = queries.expect("no one cancels it");
         assert_eq!(queries.numbers, [0.6, 0.8, 0.0, 0.0]);
         assert!(queries.len() == 2 && !queries.is_empty());
     }

@@ -90,11 +90,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void few(
     __global const float *queries, uint queries_count, uint dimensions,
     // By query, `rows_end - rows_first` values.
     __global float *values,
-    // By query, the least value of each group.
+    // By query, the least value of each group; no number for a group with a value that is none.
     __global float *minima) {
     // The queries; then, by query, the parts of sums, which need the same room.
     __local float near[QUERIES * (DEPTH > GROUP_ROWS * TEAM ? DEPTH : GROUP_ROWS * TEAM)] __attribute__((aligned(16)));
-    __local uint least[QUERIES];
+    __local uint least[QUERIES], has_none[QUERIES];
 
     const uint item = get_local_id(0), member = item % TEAM, team = item / TEAM;
     const uint first_row = rows_first + get_group_id(0) * GROUP_ROWS;
@@ -154,6 +154,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void few(
     }
     if (item < QUERIES) {
         least[item] = ordered(as_uint(ABSENT));
+        has_none[item] = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item < GROUP_ROWS && row < rows_end) {
@@ -168,6 +169,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void few(
             // A value that is no number says nothing about others.
             if (value < ABSENT) {
                 atomic_min(&least[q], ordered(as_uint(value)));
+            } else if (value != value) {
+                has_none[q] = 1;
             }
         }
     }
@@ -175,7 +178,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void few(
     if (item < queries_count) {
         const uint bits = least[item];
         minima[(ulong)item * get_num_groups(0) + get_group_id(0)] =
-            as_float(bits >> 31 ? bits ^ 0x80000000u : ~bits);
+            has_none[item] ? NAN : as_float(bits >> 31 ? bits ^ 0x80000000u : ~bits);
     }
 }
 
@@ -206,3 +209,161 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void winnow(
         }
     }
 }
+
+#if defined(MINIMA)
+#define DIGITS 256
+// Sums of digits that are next to each other.
+#define PARTS 16
+// Least values of groups that an item keeps.
+#define KEPT (MINIMA / ITEMS)
+// Groups whose values an item reads at a time.
+#define READ_AT_ONCE 8
+
+// The number of bits `rank` from below among those of all items, eight bits at a time, the highest first. `EACH(f)` calls f with
+// the ordered bits of each number of the item.
+#define SELECT(known, rank, EACH)                                                                         \
+    for (uint round = 0; round < 4; ++round) {                                                            \
+        const uint shift = 24 - 8 * round, mask = round == 0 ? 0 : 0xffffffffu << (shift + 8);            \
+        for (uint i = item; i < DIGITS; i += ITEMS) {                                                     \
+            digits[i] = 0;                                                                                \
+        }                                                                                                 \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                     \
+        EACH(COUNT)                                                                                       \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                     \
+        if (item < PARTS) {                                                                               \
+            uint sum = 0;                                                                                 \
+            for (uint i = 0; i < DIGITS / PARTS; ++i) {                                                   \
+                sum += digits[item * (DIGITS / PARTS) + i];                                               \
+            }                                                                                             \
+            parts[item] = sum;                                                                            \
+        }                                                                                                 \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                     \
+        for (uint digit = item; digit < DIGITS; digit += ITEMS) {                                         \
+            const uint part = digit / (DIGITS / PARTS);                                                   \
+            uint before = 0;                                                                              \
+            for (uint i = 0; i < part; ++i) {                                                             \
+                before += parts[i];                                                                       \
+            }                                                                                             \
+            for (uint i = part * (DIGITS / PARTS); i < digit; ++i) {                                      \
+                before += digits[i];                                                                      \
+            }                                                                                             \
+            if (before <= rank && rank - before < digits[digit]) {                                        \
+                chosen[0] = known | digit << shift;                                                       \
+                chosen[1] = rank - before;                                                                \
+            }                                                                                             \
+        }                                                                                                 \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                                     \
+        known = chosen[0];                                                                                \
+        rank = chosen[1];                                                                                 \
+    }
+#define COUNT(bits)                                                                                       \
+    if (((bits) & mask) == known) {                                                                       \
+        atomic_inc(&digits[(bits) >> shift & (DIGITS - 1)]);                                              \
+    }
+#define EACH_MINIMUM(f)                                                                                   \
+    _Pragma("unroll") for (uint i = 0; i < KEPT; i++) {                                                   \
+        if (i * ITEMS + item < groups) {                                                                  \
+            f(least[i])                                                                                   \
+        }                                                                                                 \
+    }
+#define EACH_ENTRY(f)                                                                                     \
+    for (uint i = item; i < listed; i += ITEMS) {                                                         \
+        const uint bits_of_entry = ordered(list[i].y);                                                    \
+        f(bits_of_entry)                                                                                  \
+    }
+
+// The limit that a value gives, rounded up, as in `shorten` (`device.cl`); a value that is no number gives none.
+inline float limit_of(uint bits, float error, float limit) {
+    const float reached = as_float(bits >> 31 ? bits ^ 0x80000000u : ~bits) + error;
+    return fmin(limit, reached + fabs(reached) * 2.38418579e-7f + 1e-37f);
+}
+
+// Hands over the rows that may be among the `wanted` nearest of a query, if one slice has all rows: what `winnow`, `shorten` and
+// `hand_over` do, in one launch. Only the values of groups are read whose least one is not above the limit. A work group has one
+// query, and there are `wanted` groups at least.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void conclude(
+    __global const float *values, __global const float *minima, uint rows_first, uint rows_end, uint wanted,
+    __global const float *errors, __global const float *limits, __global uint *counts,
+    // By query, room for `capacity` entries.
+    __global uint2 *entries, uint capacity,
+    // By query, the entries that the host reads, `most` at most.
+    uint most, __global uint2 *found) {
+    __local uint chosen_groups[MINIMA];
+    __local uint digits[DIGITS], parts[PARTS], chosen[2];
+    __local uint groups_count, entries_count, found_count;
+    const uint item = get_local_id(0), query = get_group_id(0);
+    const uint count = rows_end - rows_first, groups = (count + GROUP_ROWS - 1) / GROUP_ROWS;
+    __global uint2 *list = entries + (ulong)query * capacity, *to = found + (ulong)query * most;
+    if (item == 0) {
+        groups_count = entries_count = found_count = 0;
+    }
+    uint least[KEPT];
+#pragma unroll
+    for (uint i = 0; i < KEPT; i++) {
+        const uint group = i * ITEMS + item;
+        least[i] = group < groups ? ordered(as_uint(minima[(ulong)query * groups + group])) : 0xffffffffu;
+    }
+    uint known = 0, rank = wanted - 1;
+    SELECT(known, rank, EACH_MINIMUM)
+    float limit = limit_of(known, errors[query], limits[query]);
+#pragma unroll
+    for (uint i = 0; i < KEPT; i++) {
+        // A group whose least value is no number is read: it may hold any.
+        const uint bits = least[i];
+        const float value = as_float(bits >> 31 ? bits ^ 0x80000000u : ~bits);
+        if (i * ITEMS + item < groups && !(value > limit)) {
+            chosen_groups[atomic_inc(&groups_count)] = i * ITEMS + item;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint first = 0; first < groups_count; first += READ_AT_ONCE) {
+        uint rows[READ_AT_ONCE];
+        float of_rows[READ_AT_ONCE];
+#pragma unroll
+        for (uint i = 0; i < READ_AT_ONCE; i++) {
+            rows[i] = first + i < groups_count ? chosen_groups[first + i] * GROUP_ROWS + item : count;
+            const bool is_there = item < GROUP_ROWS && rows[i] < count;
+            of_rows[i] = is_there ? values[(ulong)query * count + rows[i]] : ABSENT;
+        }
+#pragma unroll
+        for (uint i = 0; i < READ_AT_ONCE; i++) {
+            const float value = of_rows[i];
+            // A value that is no number stays.
+            if (!(value > limit) && value != ABSENT) {
+                const uint place = atomic_inc(&entries_count);
+                const uint2 entry = (uint2)(rows_first + rows[i], value == value ? as_uint(value) : 0x7fc00000u);
+                if (place < capacity) {
+                    list[place] = entry;
+                }
+                if (place < most) {
+                    to[place] = entry;
+                }
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    const uint listed = entries_count;
+    // Fewer than are wanted limit nothing, and of more than there is room for some are missing: the host sees that not all came back.
+    const bool is_limited = listed > most && listed <= capacity && listed >= wanted;
+    if (is_limited) {
+        // The wanted-th of all values limits more than that of the groups' least ones.
+        known = 0;
+        rank = wanted - 1;
+        SELECT(known, rank, EACH_ENTRY)
+        limit = limit_of(known, errors[query], limit);
+        for (uint i = item; i < listed; i += ITEMS) {
+            const uint2 entry = list[i];
+            if (!(as_float(entry.y) > limit)) {
+                const uint place = atomic_inc(&found_count);
+                if (place < most) {
+                    to[place] = entry;
+                }
+            }
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item == 0) {
+        counts[query] = is_limited ? found_count : listed;
+    }
+}
+#endif

@@ -2,6 +2,7 @@
 //!
 //! Values are as those of `device.cl`, whose `shorten` and `hand_over` take the lists from here. A slice of rows is one sequence of
 //! commands: values and the least of each group, the k-th least of these (`k_select.cl`), and the rows that it does not exclude.
+//! For one or two queries, two launches do all of it in a slice of many rows.
 
 use super::device::{ITEMS, Products};
 use crate::numbers::NumberType;
@@ -16,6 +17,9 @@ pub const SLICE_ROWS: usize = 1 << 20;
 
 /// Items that share a row.
 const TEAM: usize = 8;
+/// Up to so many queries, an item has many rows, and one launch ends the search. More of them would need more local memory than every
+/// device has.
+const FEWER: usize = 2;
 /// Numbers of each query that lie in local memory: what a team loads at a time, at least.
 const DEPTH_MIN: usize = 16 * TEAM;
 const DEPTH_MAX: usize = 512;
@@ -46,7 +50,11 @@ impl Few {
 
     /// Rows of an item: fewer where each has many sums.
     fn held(self) -> usize {
-        if self.queries > 4 { 2 } else { 4 }
+        match self.queries {
+            ..=FEWER => 8,
+            3 | 4 => 4,
+            _ => 2,
+        }
     }
 
     /// Numbers that an item loads at a time: 16 bytes if each row begins at a multiple of these, or four, or one number.
@@ -73,6 +81,9 @@ impl Few {
             ("WINNOWED", WINNOWED),
         ];
         let mut constants: Vec<_> = sizes.map(|(name, size)| (name, size.to_string())).into();
+        if self.has_conclusion() {
+            constants.push(("MINIMA", self.groups(SLICE_ROWS).to_string()));
+        }
         let of_numbers: &[(&str, &str)] = match self.products {
             Products::Halves | Products::Single(NumberType::F16) => &[("HALVES", "1")],
             Products::Single(NumberType::F32) => &[("NUMBER", "float")],
@@ -93,9 +104,20 @@ impl Few {
         rows.div_ceil(ITEMS * WINNOWED)
     }
 
-    /// Whether the k-th least is found among the least of groups: if there are many, few of the k nearest share one.
-    pub fn by_groups(self, rows: usize, k: usize) -> bool {
-        rows > ALL_MAX && self.groups(rows) >= 2 * k
+    /// Whether the k-th least is found among the least of groups, of so many rows, of which some are searched: if many groups have
+    /// one, few of the k nearest share one.
+    pub fn by_groups(self, (rows, searched): (usize, usize), k: usize) -> bool {
+        rows > ALL_MAX && 2 * (searched as u64 * self.groups(rows) as u64 / rows as u64) >= 3 * k as u64
+    }
+
+    /// Whether the source has `conclude`.
+    pub fn has_conclusion(self) -> bool {
+        self.queries <= FEWER
+    }
+
+    /// Whether one launch of `conclude` ends the search of so many rows, if it is by the least of groups.
+    pub fn concludes(self, rows: usize) -> bool {
+        rows <= SLICE_ROWS && self.has_conclusion()
     }
 }
 
@@ -117,11 +139,15 @@ mod tests {
 
     #[test]
     fn groups_hold_every_row() {
-        for (queries, of_group) in [(1, 128), (3, 128), (8, 64)] {
+        for (queries, of_group) in [(1, 256), (2, 256), (3, 128), (8, 64)] {
             let few = Few::new(Products::Halves, 128, queries);
             assert_eq!([0, 1, of_group, of_group + 1].map(|rows| few.groups(rows)), [0, 1, 1, 2]);
         }
         let one = Few::new(Products::Halves, 128, 1);
-        assert!(one.by_groups(1_000_000, 2048) && !one.by_groups(100_000, 2048) && !one.by_groups(10_000, 1));
+        let all = |rows| (rows, rows);
+        assert!(one.by_groups(all(1_000_000), 2048) && !one.by_groups(all(100_000), 2048));
+        assert!(!one.by_groups(all(10_000), 1) && !one.by_groups((1_000_000, 10_000), 2048));
+        assert!(one.concludes(SLICE_ROWS) && !one.concludes(SLICE_ROWS + 1));
+        assert!(one.groups(SLICE_ROWS).is_multiple_of(ITEMS));
     }
 }

@@ -8,17 +8,19 @@
 #define COPIED (GROUP * DEPTH / ITEMS)
 
 #if defined(UNITS)
-// On matrix units: rows and queries are halves, PADDED numbers each, and the products of 16 rows with 8 queries are one
-// instruction of 32 items, a warp. Products of halves are exact, and so are the sums of a few; `device.rs` bounds the error.
+// On matrix units: rows and queries are halves, PADDED numbers each, and the products of 16 vectors of one side with
+// 8 of the other are one instruction of 32 items, a warp. Products of halves are exact, and so are the sums of a few; `device.rs` bounds the error.
 
 #define WARP 32
 // Words of two halves of a vector that lie in local memory at a time, and their distance there: warps read without conflicts.
 #define WORDS 16
 #define PITCH (WORDS + 4)
+#if !defined(HELD)
 // Vectors of a warp: it has BANDS times 16 rows and COLUMNS times 8 queries.
 #define BANDS 4
 #define COLUMNS 4
 #define WARPS_OF_ROWS (GROUP / (16 * BANDS))
+#endif
 
 #if defined(__NV_CL_C_VERSION)
 // The compiler does not accept components of vectors as operands.

@@ -1,5 +1,5 @@
-//! Tiles of rows and queries whose products a work group computes: the sizes for `tile.cl`, which comes before the text of kernels
-//! that multiply such tiles.
+//! Tiles of rows and queries whose products a work group computes: the sizes for `tile.cl`, which comes before the text of
+//! kernels that multiply such tiles.
 
 /// Work items of a group.
 pub const ITEMS: usize = SIDE * SIDE;

@@ -1,24 +1,27 @@
 //! The device programs that several boxes launch: the arguments of their kernels, in the order of the text.
 
+mod clusters;
 mod factor;
+mod few;
 mod lists;
+mod vectors;
 
+pub use self::clusters::{assign_program, means_program};
 pub use self::factor::{factor_program, fill_program};
+pub use self::few::few_program;
 pub use self::lists::{lists_program, select_of_queries};
+pub use self::vectors::vectors_program;
 
 use boxwork_kernels::gaussian_process::pass::device as pass;
 use boxwork_kernels::gaussian_process::{Form, l1};
 use boxwork_kernels::k_select::{self, Way};
-use boxwork_kernels::kmeans::{device as clusters, means};
 use boxwork_kernels::lower_bound::device::{self as bounds, Shape};
 use boxwork_kernels::permutation::device as permutations;
 use boxwork_kernels::selection::{self, Bounded};
 use boxwork_kernels::similarity::Measure;
 use boxwork_kernels::sqfd::device as distances;
 use boxwork_kernels::sqfd::exact_device as exact;
-use boxwork_kernels::vector::device as vectors;
 use boxwork_kernels::vector::exact as vector_sums;
-use boxwork_kernels::vector::few::{self, Few};
 use boxwork_kernels::vector::{NumberType, VectorMeasure};
 use boxwork_runtime::feeding::{Argument, KernelSpec, ProgramSource};
 
@@ -185,47 +188,6 @@ static L1: [KernelSpec; 1] = [KernelSpec {
     ],
 }];
 
-static VECTORS: [KernelSpec; 3] = [
-    KernelSpec {
-        name: "scan",
-        arguments: &[
-            ("rows", Argument::Buffer),
-            ("terms", Argument::Buffer),
-            ("rows_first", Argument::Value(4)),
-            ("rows_end", Argument::Value(4)),
-            ("queries", Argument::Buffer),
-            ("queries_count", Argument::Value(4)),
-            ("dimensions", Argument::Value(4)),
-            ("limits", Argument::Buffer),
-            ("counts", Argument::Buffer),
-            ("entries", Argument::Buffer),
-            ("capacity", Argument::Value(4)),
-            ("keeps_all", Argument::Value(4)),
-        ],
-    },
-    KernelSpec {
-        name: "shorten",
-        arguments: &[
-            ("entries", Argument::Buffer),
-            ("capacity", Argument::Value(4)),
-            ("counts", Argument::Buffer),
-            ("wanted", Argument::Value(4)),
-            ("errors", Argument::Buffer),
-            ("limits", Argument::Buffer),
-        ],
-    },
-    KernelSpec {
-        name: "hand_over",
-        arguments: &[
-            ("entries", Argument::Buffer),
-            ("capacity", Argument::Value(4)),
-            ("counts", Argument::Buffer),
-            ("most", Argument::Value(4)),
-            ("found", Argument::Buffer),
-        ],
-    },
-];
-
 /// The kernel that sums up f64 distances of rows in a buffer of this name.
 macro_rules! sums_of {
     ($rows:literal) => {
@@ -247,38 +209,6 @@ macro_rules! sums_of {
 
 static SUMS_OF_ROWS: [KernelSpec; 1] = sums_of!("rows");
 static SUMS_OF_WIDE_ROWS: [KernelSpec; 1] = sums_of!("wide_rows");
-
-static FEW: [KernelSpec; 2] = [
-    KernelSpec {
-        name: "few",
-        arguments: &[
-            ("rows", Argument::Buffer),
-            ("terms", Argument::Buffer),
-            ("rows_first", Argument::Value(4)),
-            ("rows_end", Argument::Value(4)),
-            ("queries", Argument::Buffer),
-            ("queries_count", Argument::Value(4)),
-            ("dimensions", Argument::Value(4)),
-            ("values", Argument::Buffer),
-            ("minima", Argument::Buffer),
-        ],
-    },
-    KernelSpec {
-        name: "winnow",
-        arguments: &[
-            ("values", Argument::Buffer),
-            ("rows_first", Argument::Value(4)),
-            ("rows_end", Argument::Value(4)),
-            ("least", Argument::Buffer),
-            ("wanted", Argument::Value(4)),
-            ("errors", Argument::Buffer),
-            ("limits", Argument::Buffer),
-            ("counts", Argument::Buffer),
-            ("entries", Argument::Buffer),
-            ("capacity", Argument::Value(4)),
-        ],
-    },
-];
 
 /// The kernel `k_least` over arrays in a buffer of this name.
 macro_rules! k_least {
@@ -309,76 +239,6 @@ pub enum Arrays {
     Minima,
 }
 
-static ASSIGN: [KernelSpec; 1] = [KernelSpec {
-    name: "assign",
-    arguments: &[
-        ("rows", Argument::Buffer),
-        ("terms", Argument::Buffer),
-        ("rows_count", Argument::Value(4)),
-        ("centroids", Argument::Buffer),
-        ("squares", Argument::Buffer),
-        ("centroids_count", Argument::Value(4)),
-        ("dimensions", Argument::Value(4)),
-        ("errors", Argument::Value(16)),
-        ("clusters", Argument::Buffer),
-        ("list_count", Argument::Buffer),
-        ("list", Argument::Buffer),
-        ("is_listed", Argument::Value(4)),
-    ],
-}];
-
-static ASSIGN_ON_UNITS: [KernelSpec; 1] = [KernelSpec {
-    name: "assign",
-    arguments: &[
-        ("halves", Argument::Buffer),
-        ("terms", Argument::Buffer),
-        ("rows_count", Argument::Value(4)),
-        ("halved", Argument::Buffer),
-        ("halved_squares", Argument::Buffer),
-        ("centroids_count", Argument::Value(4)),
-        ("dimensions", Argument::Value(4)),
-        ("errors", Argument::Value(16)),
-        ("clusters", Argument::Buffer),
-        ("list_count", Argument::Buffer),
-        ("list", Argument::Buffer),
-    ],
-}];
-
-static MEANS: [KernelSpec; 1] = [KernelSpec {
-    name: "means",
-    arguments: &[
-        ("rows", Argument::Buffer),
-        ("order", Argument::Buffer),
-        ("starts", Argument::Buffer),
-        ("blocks", Argument::Value(4)),
-        ("clusters", Argument::Value(4)),
-        ("dimensions", Argument::Value(4)),
-        ("found", Argument::Buffer),
-    ],
-}];
-
-/// The means of clusters (`kmeans/means.cl`).
-pub fn means_program() -> ProgramSource {
-    ProgramSource {
-        name: "means",
-        text: means::TEXT,
-        constants: means::constants(),
-        kernels: &MEANS,
-        exact: true,
-    }
-}
-
-/// The nearest centroid of each row (`kmeans/device.cl`).
-pub fn assign_program(on_units: bool) -> ProgramSource {
-    ProgramSource {
-        name: "kmeans",
-        text: clusters::TEXT,
-        constants: clusters::constants(on_units),
-        kernels: if on_units { &ASSIGN_ON_UNITS } else { &ASSIGN },
-        exact: true,
-    }
-}
-
 /// The nearest pivots of vectors (`permutation/device.cl`).
 pub fn permutations_program(shape: permutations::Shape) -> ProgramSource {
     ProgramSource {
@@ -386,17 +246,6 @@ pub fn permutations_program(shape: permutations::Shape) -> ProgramSource {
         text: permutations::TEXT,
         constants: shape.constants(),
         kernels: &PERMUTATIONS,
-        exact: true,
-    }
-}
-
-/// The nearest vectors of many queries (`vector/device.cl`).
-pub fn vectors_program(products: vectors::Products) -> ProgramSource {
-    ProgramSource {
-        name: "vectors",
-        text: vectors::TEXT,
-        constants: vectors::constants(products),
-        kernels: &VECTORS,
         exact: true,
     }
 }
@@ -412,17 +261,6 @@ pub fn sums_program(measure: VectorMeasure, numbers: NumberType, are_wide: bool)
         text: vector_sums::TEXT,
         constants: vector_sums::constants(measure, numbers, rows),
         kernels,
-        exact: true,
-    }
-}
-
-/// The nearest vectors of a few queries (`vector/few.cl`).
-pub fn few_program(few: Few) -> ProgramSource {
-    ProgramSource {
-        name: "few_vectors",
-        text: few::TEXT,
-        constants: few.constants(),
-        kernels: &FEW,
         exact: true,
     }
 }

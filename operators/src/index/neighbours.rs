@@ -25,6 +25,7 @@ use super::nearest_vectors::on_device::{DEVICE_ROWS_MIN, Sized};
 use crate::columns;
 use crate::devices::code_path;
 use crate::envelopes::Envelopes;
+use crate::pieces::side_by_side;
 use crate::resources::{self, SPACE, device_parameter};
 
 /// The most rows of an envelope, about.
@@ -159,15 +160,7 @@ impl Neighbours {
                 _ => graph,
             };
             self.graph = graph(&rows, self.dimensions, self.k, CodePath::detect(), &mut |count, f| {
-                cx.inside(|inside| {
-                    let cancelled = inside.cancelled();
-                    inside.for_each_chunk(count, 1, |pieces| {
-                        if !cancelled() {
-                            pieces.for_each(f);
-                        }
-                    });
-                });
-                !cx.is_cancelled()
+                side_by_side(cx, count, f)
             })?;
         }
         self.rows = None;

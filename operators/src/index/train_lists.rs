@@ -26,6 +26,7 @@ use self::on_device::{Assignment, DEVICE_ROWS_MIN, Sized};
 use crate::columns;
 use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
+use crate::pieces::side_by_side;
 use crate::resources::{self, SPACE, device_parameter};
 
 /// Consecutive ids of an envelope.
@@ -270,19 +271,6 @@ fn objective(clustering: &Clustering, pieces: &mut Pieces<'_>) -> Option<f64> {
         0 => Some(0.0),
         _ => clustering.rounds.objective(&clustering.rows, pieces),
     }
-}
-
-/// Computes pieces on all slots; returns false if the request was cancelled.
-pub(super) fn side_by_side(cx: &mut Context<'_>, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
-    cx.inside(|inside| {
-        let cancelled = inside.cancelled();
-        inside.for_each_chunk(count, 1, |pieces| {
-            if !cancelled() {
-                pieces.for_each(f);
-            }
-        });
-    });
-    !cx.is_cancelled()
 }
 
 impl Operator for TrainLists {

@@ -16,7 +16,7 @@ use boxwork_stores::vector_codes::{
     CodesError, CodesWriter, ROWS, centre_of, encoder_of, vectors_of, words_of,
 };
 
-use super::train_lists::side_by_side;
+use crate::pieces::side_by_side;
 use crate::resources::{self, SPACE};
 
 /// Batches that one firing codes for each slot.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use boxwork_kernels::k_select::Way;
-use boxwork_kernels::vector::device::{ABSENT, DeviceQueries, ITEMS, Plan, Products, groups, halves, padded};
+use boxwork_kernels::vector::device::{ABSENT, DeviceQueries, Groups, ITEMS, Plan, Products, halves, padded};
 use boxwork_kernels::vector::few::{Few, QUERIES_MAX, SLICE_ROWS};
 use boxwork_kernels::vector::{NumberType, VectorRef, exact};
 use boxwork_kernels::with_numbers;
@@ -36,6 +36,8 @@ pub(super) struct Request {
     pub(super) queries: DeviceQueries,
     pub(super) plan: Plan,
     pub(super) k: usize,
+    /// Work groups of a launch, about.
+    work_groups: usize,
     /// The rows to search among, if not all.
     subset: Option<Arc<Subset>>,
     products: Products,
@@ -54,7 +56,7 @@ impl Request {
     pub(super) fn new(
         queries: DeviceQueries,
         products: Products,
-        (plan, k): (Plan, usize),
+        (plan, k, work_groups): (Plan, usize, usize),
         (subset, sums): (Option<Arc<Subset>>, Option<Sums>),
     ) -> Self {
         let version = new_number();
@@ -78,9 +80,10 @@ impl Request {
             queries,
             plan,
             k,
+            work_groups,
             subset,
             products,
-            program: vectors_program(products),
+            program: vectors_program(products, dimensions),
             few,
             sums,
             dimensions,
@@ -226,10 +229,9 @@ impl VectorBlock {
         })?;
         feed.output::<[u32; 2]>("entries", count * plan.capacity)?;
         feed.output::<[u32; 2]>("found", count * plan.found)?;
-        if let Some(few) = &request.few {
-            self.enqueue_few(feed, few, rows_count)?;
-        }
         for (nth, stage) in stages.iter().enumerate() {
+            let groups = Groups::new(request.products, dimensions, (stage.len(), count), request.work_groups);
+            let of_groups = groups.rows.map(|rows| ("rows_of_group", number(rows)));
             let values = [
                 ("rows_first", number(stage.start)),
                 ("rows_end", number(stage.end)),
@@ -238,13 +240,20 @@ impl VectorBlock {
                 ("capacity", number(plan.capacity)),
                 ("keeps_all", number(usize::from(keeps_all && nth == 0))),
             ];
-            let grid = Grid::of([groups(stage.len(), count)], [ITEMS]);
+            let values: Vec<_> = values.into_iter().chain(of_groups).collect();
+            let grid = Grid::of([groups.count], [groups.items]);
             feed.launch(&request.program, "scan", grid, &values)?;
             let values = [("capacity", number(plan.capacity)), ("wanted", number(request.k))];
             feed.launch(&request.program, "shorten", Grid::of([count], [ITEMS]), &values)?;
         }
-        let values = [("capacity", number(plan.capacity)), ("most", number(plan.found))];
-        feed.launch(&request.program, "hand_over", Grid::of([count], [ITEMS]), &values)?;
+        let is_concluded = match &request.few {
+            Some(few) => self.enqueue_few(feed, few, rows_count)?,
+            None => false,
+        };
+        if !is_concluded {
+            let values = [("capacity", number(plan.capacity)), ("most", number(plan.found))];
+            feed.launch(&request.program, "hand_over", Grid::of([count], [ITEMS]), &values)?;
+        }
         if let Some(sums) = &request.sums {
             self.enqueue_sums(feed, sums, key(ROWS))?;
         }
@@ -258,8 +267,9 @@ impl VectorBlock {
         if sums.rows == ExactRows::Beside {
             self.send::<f32>(feed, "wide_rows", key)?;
         }
-        feed.replicated("wide_queries", self.request.version, sums.queries.len(), |to: &mut [f32]| {
-            to.copy_from_slice(&sums.queries);
+        let wide = sums.queries.as_ref().unwrap_or(&queries.numbers);
+        feed.replicated("wide_queries", self.request.version, wide.len(), |to: &mut [f32]| {
+            to.copy_from_slice(wide);
             Ok(())
         })?;
         let numbers = queries.len() * most * sums.count;
@@ -270,8 +280,9 @@ impl VectorBlock {
         feed.read::<f64>("sums", numbers)
     }
 
-    /// Computes the values of all rows, slice by slice, and lists those that may be among the nearest.
-    fn enqueue_few(&self, feed: &mut Feed<'_>, few: &OfFew, rows: usize) -> Result<(), DeviceError> {
+    /// Computes the values of all rows, slice by slice, and lists those that may be among the nearest. Returns whether they are
+    /// handed over too.
+    fn enqueue_few(&self, feed: &mut Feed<'_>, few: &OfFew, rows: usize) -> Result<bool, DeviceError> {
         let (request, count) = (&self.request, self.request.queries.len());
         let slice = rows.min(SLICE_ROWS);
         feed.output::<f32>("values", count * slice)?;
@@ -286,21 +297,27 @@ impl VectorBlock {
             let groups = few.few.groups(slice);
             let grid = Grid::of([groups], [ITEMS]);
             feed.launch(&few.program, "few", grid, &[of_slice, of_queries].concat())?;
-            let is_wide =
-                request.count_in(&self.rows(), first..first + slice) * groups / slice >= 2 * request.k;
-            let (select, numbers) = match few.few.by_groups(slice, request.k) && is_wide {
+            let searched = request.count_in(&self.rows(), first..first + slice);
+            let by_groups = few.few.by_groups((slice, searched), request.k);
+            let of_lists = [("wanted", number(request.k)), ("capacity", number(request.plan.capacity))];
+            if by_groups && few.few.concludes(rows) {
+                let most = ("most", number(request.plan.found));
+                let values = [&of_slice[..], &of_lists, &[most]].concat();
+                feed.launch(&few.program, "conclude", Grid::of([count], [ITEMS]), &values)?;
+                return Ok(true);
+            }
+            let (select, numbers) = match by_groups {
                 true => (&few.of_minima, groups),
                 false => (&few.of_values, slice),
             };
             let values =
                 [("numbers", number(numbers)), ("stride", number(numbers)), ("k", number(request.k))];
             feed.launch(select, "k_least", Grid::of([count], [way.items()]), &values)?;
-            let of_lists = [("wanted", number(request.k)), ("capacity", number(request.plan.capacity))];
             let grid = Grid::of([Few::winnow_groups(slice), count], [ITEMS, 1]);
             feed.launch(&few.program, "winnow", grid, &[of_slice, of_lists].concat())?;
             feed.launch(&request.program, "shorten", Grid::of([count], [ITEMS]), &of_lists)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Sends the queries in the form that the kernels take.

@@ -4,8 +4,11 @@ use boxwork_kernels::vector::Nearest;
 
 /// Rows by their values, and the distances that are known.
 pub(in crate::index) struct Candidates {
-    /// Nothing if all rows that may be among the nearest are known.
+    /// Rows by their values. If all of them are known, it is kept for the slot that parts the rows, which frees its memory: for
+    /// thousands of queries that is too much for the firing.
     nearest: Option<Nearest>,
+    /// Whether all rows that may be among the nearest are known.
+    are_all_known: bool,
     /// Rows and f64 distances, with the bits of the reference; more rows than the nearest may be among them.
     known: Vec<(u32, f64)>,
 }
@@ -25,22 +28,22 @@ impl Candidates {
     }
 
     pub(in crate::index) fn new(nearest: Nearest, known: Vec<(u32, f64)>) -> Self {
-        Self { nearest: Some(nearest), known }
+        Self { nearest: Some(nearest), are_all_known: false, known }
     }
 
     /// Rows that are all known.
-    pub(in crate::index) fn known(known: Vec<(u32, f64)>) -> Self {
-        Self { nearest: None, known }
+    pub(in crate::index) fn known(nearest: Option<Nearest>, known: Vec<(u32, f64)>) -> Self {
+        Self { nearest, are_all_known: true, known }
     }
 
     /// Takes them, and leaves none.
     pub(in crate::index) fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::known(Vec::new()))
+        std::mem::replace(self, Self::known(None, Vec::new()))
     }
 
     /// The rows that may be among the k nearest.
     pub(in crate::index) fn into_parted(mut self) -> Parted {
-        let Some(nearest) = self.nearest else {
+        let Some(nearest) = self.nearest.filter(|_| !self.are_all_known) else {
             let known = self.known.into_iter().map(|(row, distance)| (distance, row));
             return Parted { known: known.collect(), rest: Vec::new() };
         };
@@ -73,7 +76,8 @@ mod tests {
         assert_eq!((known, rest), (vec![(0.25, 9), (0.75, 4)], vec![5]));
         let Parted { known, rest } = candidates.into_parted();
         assert!(known.is_empty() && rest.is_empty());
-        let Parted { known, rest } = Candidates::known(vec![(7, 0.5), (3, 0.25)]).into_parted();
+        let Parted { known, rest } =
+            Candidates::known(Some(Nearest::new(2, 1.0)), vec![(7, 0.5), (3, 0.25)]).into_parted();
         assert_eq!((known, rest), (vec![(0.5, 7), (0.25, 3)], vec![]));
     }
 }

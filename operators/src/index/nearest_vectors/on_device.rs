@@ -17,8 +17,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
-use boxwork_kernels::interrupt::ask;
-use boxwork_kernels::vector::device::{DeviceQueries, GROUP, HalfError, K_MAX, Plan, Products};
+use boxwork_kernels::interrupt::{Interrupted, ask};
+use boxwork_kernels::vector::device::{
+    DeviceQueries, GROUP, GROUPS_WANTED, HalfError, K_MAX, Plan, Products,
+};
 use boxwork_kernels::vector::{FlatQueries, Nearest};
 use boxwork_runtime::feeding::{Device, Devices, Picked, Residence};
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
@@ -33,6 +35,7 @@ use super::candidates::Candidates;
 use super::sums::{ExactRows, Sums};
 use super::{Found, PIECE_ROWS, Packed, Shared, part, scan};
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
+use crate::pieces::side_by_side;
 
 /// From this many rows on `auto` takes GPUs.
 pub(in crate::index) const DEVICE_ROWS_MIN: u64 = 1 << 16;
@@ -40,8 +43,6 @@ pub(in crate::index) const DEVICE_ROWS_MIN: u64 = 1 << 16;
 const SIZES: Sizes = Sizes { block: [1, 1], block_min: [1, 1], slots: [1, 1], blocks_per_device: 2 };
 /// Queries of a block at most: while a device scans for some, slots rank others.
 const GROUP_QUERIES: usize = 2048;
-/// Queries that a slot packs at a time.
-const PACKED_AT_ONCE: usize = 256;
 /// Queries of a block whose first entry is computed again.
 const CHECKED: usize = 16;
 
@@ -110,12 +111,14 @@ pub(in crate::index) struct Sized {
     pub(in crate::index) emulates: bool,
     /// Queries of a group at most.
     pub(in crate::index) queries: usize,
+    /// Work groups of a launch, about.
+    pub(in crate::index) work_groups: usize,
 }
 
 impl Sized {
     /// The usual sizes.
     pub(in crate::index) fn new(plan: Plan) -> Self {
-        Self { plan, emulates: false, queries: GROUP_QUERIES }
+        Self { plan, emulates: false, queries: GROUP_QUERIES, work_groups: GROUPS_WANTED }
     }
 }
 
@@ -210,28 +213,12 @@ impl VectorScan {
     /// The queries of each group as devices take them, made side by side.
     fn packed(&self, cx: &mut Context<'_>) -> Result<Vec<DeviceQueries>, BoxError> {
         let (measure, dimensions) = (self.shared.measure, self.shared.vectors.kind().dimensions());
-        let pieces_of = |group: &Group| {
-            group.queries.clone().step_by(PACKED_AT_ONCE).zip(std::iter::repeat(group.queries.end))
-        };
-        let mut pieces: Vec<_> = self.groups.iter().flat_map(pieces_of).map(|piece| (piece, None)).collect();
-        cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
-                let ((first, end), packed) = &mut pieces[0];
-                let numbers = &self.numbers[*first..(*first + PACKED_AT_ONCE).min(*end)];
-                let slices: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
-                *packed = Some(DeviceQueries::new(measure, dimensions, &slices));
-            });
-        });
-        ask(&|| cx.is_cancelled())?;
-        let mut pieces = pieces.into_iter().filter_map(|(_, packed)| packed);
+        let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
         let of_group = |group: &Group| {
-            let count = group.queries.len().div_ceil(PACKED_AT_ONCE);
-            pieces.by_ref().take(count).reduce(|mut all, piece| {
-                all.append(piece);
-                all
-            })
+            DeviceQueries::new(measure, dimensions, &self.numbers[group.queries.clone()], &mut pieces)
         };
-        Ok(self.groups.iter().filter_map(of_group).collect())
+        let packed: Option<Vec<_>> = self.groups.iter().map(of_group).collect();
+        packed.ok_or_else(|| Interrupted.into())
     }
 
     /// Makes the items of all groups.
@@ -338,7 +325,7 @@ impl DeviceTask for VectorScan {
         let of = (self.shared.measure, self.shared.vectors.kind().number_type());
         for (group, queries) in self.groups.iter_mut().zip(packed) {
             let sums = rows.map(|rows| Sums::new(rows, products, of, &self.numbers[group.queries.clone()]));
-            let sizes = (self.sized.plan, self.k);
+            let sizes = (self.sized.plan, self.k, self.sized.work_groups);
             let request = Request::new(queries, products, sizes, (self.subset.clone(), sums));
             group.request = Some(Arc::new(request));
         }

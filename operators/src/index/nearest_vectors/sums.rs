@@ -38,8 +38,8 @@ pub(super) struct Sums {
     pub(super) stride: usize,
     /// Sums of a row.
     pub(super) count: usize,
-    /// Query by query, as it was given.
-    pub(super) queries: Vec<f32>,
+    /// Query by query, as it was given, if devices take it otherwise.
+    pub(super) queries: Option<Vec<f32>>,
 }
 
 impl Sums {
@@ -59,7 +59,7 @@ impl Sums {
             rows,
             stride,
             count: exact::sums(measure),
-            queries: queries.concat(),
+            queries: (measure == VectorMeasure::Cosine).then(|| queries.concat()),
         }
     }
 }

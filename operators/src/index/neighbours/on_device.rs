@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::distance::l2_of_each;
-use boxwork_kernels::interrupt::ask;
+use boxwork_kernels::interrupt::{Interrupted, ask};
 use boxwork_kernels::neighbours::{Graph, NONE};
+use boxwork_kernels::pieces::collect;
 use boxwork_kernels::vector::device::{K_MAX, Plan};
 use boxwork_kernels::vector::{VectorMeasure, inner_product};
 use boxwork_runtime::feeding::Picked;
@@ -21,6 +22,7 @@ use boxwork_stores::space::Space;
 use crate::index::nearest_vectors::Shared;
 use crate::index::nearest_vectors::candidates::{Candidates, Parted};
 use crate::index::nearest_vectors::on_device::{Scan, Sized};
+use crate::pieces::side_by_side;
 
 /// The most rows of a scan.
 const BATCH_ROWS: usize = 4096;
@@ -96,7 +98,7 @@ impl Batches {
         let count = self.ids.len();
         while self.scans.len() < UNDER_WAY && self.next < count {
             let rows = self.next..count.min(self.next + self.of_batch);
-            let queries = rows.clone().map(|row| self.row(row).to_vec()).collect();
+            let queries = self.queries(cx, rows.clone())?;
             let sizes = (self.k + 1, self.slots, self.sized);
             let Some(mut scan) = Scan::new(&self.shared, queries, sizes, &self.picked) else {
                 unreachable!("devices are picked, and find as many objects")
@@ -115,6 +117,17 @@ impl Batches {
         self.rank(cx, rows, scan.into_found())?;
         cx.progress(self.neighbours.len() as u64 / self.k as u64, count as u64);
         Ok(Flow::More)
+    }
+
+    /// Some rows as queries.
+    fn queries(&self, cx: &mut Context<'_>, rows: Range<usize>) -> Result<Vec<Vec<f32>>, BoxError> {
+        let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
+        let parts = collect(&mut pieces, rows.len().div_ceil(PIECE_ROWS), |piece| {
+            let first = rows.start + piece * PIECE_ROWS;
+            let of_piece = first..rows.end.min(first + PIECE_ROWS);
+            of_piece.map(|row| self.row(row).to_vec()).collect::<Vec<_>>()
+        });
+        Ok(parts.ok_or(Interrupted)?.into_iter().flatten().collect())
     }
 
     fn row(&self, row: usize) -> &[f32] {

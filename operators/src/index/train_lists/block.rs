@@ -134,7 +134,10 @@ impl AssignBlock {
                 ("errors", Value::of(errors)),
             ]
         };
-        let grid = Grid::of([groups(count)], [ITEMS]);
+        let grid = |on_units: bool| {
+            let (groups, items) = groups(on_units, dimensions, count);
+            Grid::of([groups], [items])
+        };
         if let Some(halved) = &centroids.halved {
             let of_row = centroids.padded();
             let of_chunk = rows.of(place.rows.clone());
@@ -147,13 +150,15 @@ impl AssignBlock {
             feed.part("halves", key, count * of_row, PART_ROWS * of_row, fill)?;
             send(feed, "halved", round.version, &halved.numbers)?;
             send(feed, "halved_squares", round.version, &halved.squares)?;
-            feed.launch(&assign_program(true), "assign", grid, &values(of_row, halved.errors))?;
+            let program = assign_program(true, dimensions);
+            feed.launch(&program, "assign", grid(true), &values(of_row, halved.errors))?;
         }
         send(feed, "centroids", round.version, &centroids.numbers)?;
         send(feed, "squares", round.version, &centroids.squares)?;
         let [a, b, c, d] = values(dimensions, centroids.errors);
         let is_listed = ("is_listed", Value::of(u32::from(centroids.halved.is_some())));
-        feed.launch(&assign_program(false), "assign", grid, &[a, b, c, d, is_listed])?;
+        let program = assign_program(false, dimensions);
+        feed.launch(&program, "assign", grid(false), &[a, b, c, d, is_listed])?;
         feed.read::<u32>("clusters", count)
     }
 }
@@ -198,7 +203,7 @@ impl MeansBlock {
         let (rows, grouped) = (&self.rows, &self.grouped);
         rows.bind(feed, &self.place)?;
         feed.write_in_parts("order", self.clusters.len(), BLOCK, |block, to: &mut [u32]| {
-            grouped.order(&self.clusters, block, to);
+            to.copy_from_slice(&grouped.order[block]);
             Ok(())
         })?;
         feed.write("starts", grouped.starts.len(), |to: &mut [u32]| {

@@ -10,8 +10,10 @@ use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::interrupt::{Interrupted, ask};
+use boxwork_kernels::kmeans::BLOCK;
 use boxwork_kernels::kmeans::device::{DeviceCentroids, RowTerms, UNDECIDED};
 use boxwork_kernels::kmeans::means::{Grouped, are_means};
+use boxwork_kernels::pieces::collect;
 use boxwork_kernels::vector::device::padded;
 use boxwork_runtime::feeding::{Devices, Residence};
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
@@ -19,9 +21,9 @@ use boxwork_stores::lists::Clustering;
 use boxwork_stores::new_number;
 
 use super::block::{AssignBlock, MeansBlock, OfRound, Place, RoundBlock, RowsOnDevices};
-use super::side_by_side;
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::index::nearest_vectors::on_device::has_units;
+use crate::pieces::side_by_side;
 
 /// From this many rows on `auto` takes GPUs.
 pub(super) const DEVICE_ROWS_MIN: u64 = 1 << 16;
@@ -230,14 +232,10 @@ impl Assignment {
             cx.report(block.device, problem);
             return Ok(BlockOutcome::Untrusted(vec![Item::Chunk(chunk)]));
         }
-        let (of_chunk, marks) =
-            (block.place.rows, block.clusters.iter().fold(0, |marks, cluster| marks | cluster));
-        let mut undecided = Vec::new();
-        if marks & UNDECIDED != 0 {
-            let marked =
-                of_chunk.clone().zip(&block.clusters).filter(|(_, cluster)| **cluster & UNDECIDED != 0);
-            undecided.extend(marked.map(|(row, _)| row as u32));
-        }
+        let of_chunk = block.place.rows;
+        let Some(undecided) = undecided_of(cx, of_chunk.start, &block.clusters) else {
+            return Err(Interrupted.into());
+        };
         self.assigned += of_chunk.len() - undecided.len();
         if of_chunk.len() == self.clustering.rounds.clusters().len() {
             self.clusters = block.clusters;
@@ -262,7 +260,7 @@ impl Assignment {
         let (path, counts) = (CodePath::detect(), block.grouped.counts());
         let Clustering { rows, rounds, .. } = &mut self.clustering;
         let has_all = block.means.len() == rounds.centroids().len();
-        if !has_all || !are_means(path, rows, self.dimensions, rounds.clusters(), &counts, &block.means) {
+        if !has_all || !are_means(path, rows, self.dimensions, &block.grouped, &counts, &block.means) {
             let problem = "its means differ from the processor's: they are computed without devices";
             cx.report(block.device, problem);
             return Ok(BlockOutcome::Untrusted(vec![Item::Means]));
@@ -309,6 +307,23 @@ impl Assignment {
         }
         Ok(())
     }
+}
+
+/// The rows of a chunk whose clusters are not certain, ascending; the chunk begins with row `first`. `None` if the request was
+/// cancelled.
+fn undecided_of(cx: &mut Context<'_>, first: usize, clusters: &[u32]) -> Option<Vec<u32>> {
+    let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
+    let marked = collect(&mut pieces, clusters.len().div_ceil(BLOCK), |block| {
+        let of_block = &clusters[block * BLOCK..clusters.len().min((block + 1) * BLOCK)];
+        // A loop without a branch is a few vector instructions.
+        if of_block.iter().fold(0, |marks, cluster| marks | cluster) & UNDECIDED == 0 {
+            return Vec::new();
+        }
+        let rows = (first + block * BLOCK) as u32..;
+        let marked = rows.zip(of_block).filter(|(_, cluster)| **cluster & UNDECIDED != 0);
+        marked.map(|(row, _)| row).collect()
+    })?;
+    Some(marked.concat())
 }
 
 impl DeviceTask for Assignment {

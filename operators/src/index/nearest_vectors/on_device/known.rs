@@ -83,7 +83,7 @@ impl Known {
         let OfQuery { rows, has_gaps } = std::mem::take(&mut self.of_query[query]);
         match has_gaps {
             true => Candidates::new(nearest, rows),
-            false => Candidates::known(rows),
+            false => Candidates::known(Some(nearest), rows),
         }
     }
 }

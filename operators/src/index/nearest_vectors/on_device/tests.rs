@@ -203,6 +203,8 @@ fn check(case: &Case, faults: FaultPlan) -> u64 {
             plan: case.plan.unwrap_or_else(|| Plan::new(k)),
             emulates: case.emulates,
             queries: case.of_group,
+            // So that a group goes through many rows.
+            work_groups: 1,
         }),
     };
     let found = answers(operator, dimensions, &asked);
@@ -268,8 +270,13 @@ fn answers_of_devices_are_those_of_the_reference() {
         sound(&Case { rows: 300, chunk_bytes: 130 * 64, plan: Some(SHORT), ..halves });
     }
     let halves = Case { emulates: true, ..USUAL };
-    for dimensions in [1, 33] {
+    // Queries in registers, by one to eight blocks of halves, and tiles for more.
+    for dimensions in [1, 33, 65, 100, 130, 190, 224, 250, 260] {
         sound(&Case { dimensions, rows: 150, ..halves });
+    }
+    // A group that goes through rows several times, and through some at the end.
+    for (dimensions, rows) in [(100, 321), (130, 300)] {
+        sound(&Case { dimensions, rows, plan: Some(SHORT), queries: 17, ..halves });
     }
     sound(&Case { rows: 300, plan: Some(SHORT), queries: 131, ..halves });
     for numbers in [NumberType::F16, NumberType::U8, NumberType::I8] {
@@ -310,8 +317,21 @@ fn a_few_queries_find_what_the_reference_does() {
     sound(&Case { dimensions: 960, rows: 200, queries: 2, ..few });
     sound(&Case { range: 4.0, k: 300, ..few });
     sound(&Case { range: 4.0, k: 3, rows: 2000, ..few });
-    // The k-th least of the least of groups.
-    sound(&Case { dimensions: 3, rows: 17_000, queries: 2, ..few });
+    // The k-th least of the least of groups, which one launch finds for one or two queries; it lists more rows than come back, which
+    // the k-th of all values limits.
+    let many = Case { dimensions: 3, rows: 17_000, queries: 2, ..few };
+    for (queries, measure) in
+        [(1, VectorMeasure::Cosine), (4, VectorMeasure::L2), (5, VectorMeasure::InnerProduct)]
+    {
+        sound(&Case { queries, measure, ..many });
+    }
+    let listed = Plan { first: 1024, capacity: 500, found: 32 };
+    sound(&Case { k: 30, plan: Some(listed), ..many });
+    let overflows = Plan { capacity: 33, ..listed };
+    check(
+        &Case { k: 30, plan: Some(overflows), ..many },
+        FaultPlan { appears_as: 1, ..FaultPlan::default() },
+    );
     // Lists that overflow.
     let tiny = Plan { first: 128, capacity: 11, found: 11 };
     let split = FaultPlan { appears_as: 2, ..FaultPlan::default() };

@@ -162,7 +162,7 @@ fn centroids_of_devices_have_the_bits_of_slots() {
     }
     // Matrix units, as devices without them compute.
     let halves = Case { emulates: true, rows: 150, ..USUAL };
-    for (dimensions, clusters) in [(16, 9), (33, 131)] {
+    for (dimensions, clusters) in [(16, 9), (33, 131), (65, 64), (130, 33), (260, 9)] {
         sound(&Case { dimensions, clusters, ..halves });
     }
     sound(&Case { numbers: Numbers::Ties, chunk_bytes: 100 * 136, ..halves });
