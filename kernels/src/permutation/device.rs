@@ -4,7 +4,7 @@
 //! in which two neighbours are so near that their order may differ in f64, the first pivot after the list included: the host makes
 //! these.
 //!
-//! Invariant: a list without a mark is that of [`VectorPivots::append`]. Proof: the `d` squares of differences are summed by [`PARTIAL`], and
+//! Invariant: a list without a mark is that of [`VectorPivots::append`]. Proof: the `d` squares of differences are summed by `PARTIAL`, and
 //! then these sums, so no square passes more than `PARTIAL + d / PARTIAL + 2` roundings. No term is negative, so with the unit roundoff `u`
 //! the relative error of a sum is at most `e`, that number of `u`, and what underflow takes is below [`OnDevice::least`]. Two numbers that differ by
 //! more than `2.2 e` of the larger one and twice that belong to distances in the same order, which differ by far more than the
