@@ -73,7 +73,7 @@ impl Measure {
 /// query and its places are near each other; otherwise it adds to the measure as if each list had it and the other one did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// What differences of positions add.
+    /// The measure: how much a difference of positions adds.
     pub measure: Measure,
     /// The first pivots of the query that count.
     pub query_pivots: usize,

@@ -32,7 +32,7 @@ pub struct Inverted {
 #[derive(Clone, Debug)]
 struct Block {
     objects: usize,
-    /// Where each run begins, by pivot and then by place; last, the end of all runs.
+    /// The place at which each run begins, by pivot and then by place; last, the end of all runs.
     starts: Vec<u32>,
     /// Numbers of objects within the block, ascending within a run.
     runs: Vec<u16>,
@@ -179,7 +179,7 @@ impl Block {
     }
 }
 
-/// What shared pivots take from a measure.
+/// A number that shared pivots take from a measure.
 trait Score: Copy + Default + Into<u32> {
     fn from(gain: u32) -> Self;
     fn plus(self, gain: Self) -> Self;

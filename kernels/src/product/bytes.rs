@@ -18,7 +18,7 @@ const FALLEN: f64 = 0.7;
 /// The numbers that hold sums of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sums {
-    /// Of 16 bits.
+    /// Words of 16 bits, which hold every sum.
     #[default]
     Words,
     /// Bytes, which stay at the largest one when a sum is beyond it. Steps are the longer, and sums take fewer instructions.

@@ -53,7 +53,7 @@ pub(crate) struct CoarseRows {
     lost: Vec<f32>,
 }
 
-/// What a panel needs for rows without their lowest bits.
+/// The numbers of a panel for rows without their lowest bits.
 #[derive(Debug, Default)]
 pub(crate) struct CoarsePanel {
     /// The value of a sum of zero, and of each unit of one.

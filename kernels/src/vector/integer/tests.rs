@@ -87,7 +87,7 @@ impl Case {
         weights.iter().zip(bytes).map(|(weight, byte)| i32::from(*weight) * i32::from(*byte)).sum()
     }
 
-    /// What passes on a path, in the order of queries and rows.
+    /// The pairs that pass on a path, and their sums, in the order of queries and rows.
     fn passes(&self, path: IntegerPath) -> Vec<(usize, usize, i32)> {
         let queries = self.weights.chunks_exact(self.numbers).zip(&self.queries);
         let weights: Vec<Weights<'_>> = queries
