@@ -29,7 +29,7 @@
 //! ([`Expression`](crate::covariance::Expression)). Its factor is the same [`Cholesky`], made by tiles for a batch and by rows for appended samples; [`optimise`]
 //! finds the parameters of the greatest likelihood.
 //!
-//! Modules in reading order: `covariance`, `cholesky`, `model`, `device`, `precision`, `triangle`, `fitting`, `refinement`, `regression`, `predict`, `optimise`, `select`, `pass` (a bound for every object of a large store), `l1`
+//! Modules in reading order: `covariance`, `cholesky`, `model`, `device`, `precision`, `triangle`, `factor_tiles`, `fitting`, `refinement`, `regression`, `predict`, `optimise`, `select`, `pass` (a bound for every object of a large store), `l1`
 //! (columns over long vectors).
 
 mod covariance;
@@ -38,6 +38,7 @@ mod model;
 mod device;
 mod precision;
 mod triangle;
+mod factor_tiles;
 mod fitting;
 mod refinement;
 mod regression;
@@ -57,12 +58,13 @@ mod tests;
 
 pub use cholesky::{Cholesky, PIVOT_SQUARED_MIN};
 pub use covariance::{Covariance, Form, Needs, Unfit};
-pub use device::{FactorDevice, Made, Outcome, Stopped, Wanted};
+pub use device::{FactorDevice, Made, Outcome, Sloped, SlopedOutcome, Stopped, Wanted};
+pub use factor_tiles::{inverse_of_diagonal_tile, tile_of_rows};
 pub use fitting::{TILE, ThisThread, Threads};
 pub use model::Model;
 pub use optimise::{Optimised, RESTARTS_MAX, likelihood, optimise};
 pub use precision::{Precision, Solved};
-pub use predict::{BLOCK, NegativeVariance, Predicted, Predictor, predict};
+pub use predict::{BLOCK, NegativeVariance, Predicted, Predictor, Sums, predict, predict_by};
 pub use regression::{CONDITION_MAX, CONDITION_MAX_SINGLE, FitError, Jitter, Regression, Settings};
 pub use score::{Score, half_width};
 pub use select::Posterior;

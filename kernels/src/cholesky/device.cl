@@ -1,30 +1,7 @@
-// The Cholesky factor of a matrix in tiles, and solves with it: see device.rs.
+// The Cholesky factor of a matrix in tiles, and solves with it: see device.rs. tiles.cl comes before this text.
 //
-// A tile has TILE rows and columns, by columns. The tiles of the lower half lie row by row of tiles: (0, 0), (1, 0), (1, 1), (2, 0), ...
-// So the tiles of a row that follow each other are one piece of memory, and a product over several columns of tiles is one loop over
-// slices of SLICE columns. Each work group computes one tile; its 256 items hold the tile in registers.
-
-#define ITEMS 256
-#define SIDE 16
-#define NUMBERS (TILE * TILE)
-#define BANDS (TILE / SIDE)
-
-#ifdef DOUBLES
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-typedef double number;
-typedef double2 several;
-#define VECTOR 2
-#else
-typedef float number;
-typedef float4 several;
-#define VECTOR 4
-#endif
-#ifdef WIDE_DOUBLES
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-typedef double wide;
-#else
-typedef float wide;
-#endif
+// A product over several columns of tiles is one loop over slices of SLICE columns. Each work group computes one tile; its 256 items hold
+// the tile in registers.
 
 // Vectors of an item's rows, or columns.
 #define VECTORS (BANDS / VECTOR)
@@ -36,99 +13,6 @@ typedef float wide;
 #endif
 // Vectors of a slice that an item copies.
 #define COPIED (SLICE * TILE / VECTOR / ITEMS)
-
-ulong tile_at(uint i, uint j) { return ((ulong)i * (i + 1) / 2 + j) * NUMBERS; }
-
-// The row and the column of a tile of the lower half, by its number.
-uint2 place_of(uint tile) {
-    uint i = (uint)((sqrt(8.0f * (float)tile + 1.0f) - 1.0f) * 0.5f);
-    while ((ulong)i * (i + 1) / 2 > tile) {
-        i--;
-    }
-    while ((ulong)(i + 1) * (i + 2) / 2 <= tile) {
-        i++;
-    }
-    return (uint2)(i, tile - (uint)((ulong)i * (i + 1) / 2));
-}
-
-#ifdef COVARIANCE
-// The covariance of two points: the parameters are as Expression::device_numbers gives them, and a list has a step of 1 from dimension to
-// dimension, one number for all a step of 0.
-wide squares(const wide *x, const __local wide *y, __constant wide *inverses, uint step) {
-    wide sum = 0;
-#pragma unroll
-    for (uint d = 0; d < DIMENSIONS; d++) {
-        const wide apart = (x[d] - y[d * TILE]) * inverses[d * step];
-        sum = fma(apart, apart, sum);
-    }
-    return sum;
-}
-
-wide inner(const wide *x, const __local wide *y) {
-    wide sum = 0;
-#pragma unroll
-    for (uint d = 0; d < DIMENSIONS; d++) {
-        sum = fma(x[d], y[d * TILE], sum);
-    }
-    return sum;
-}
-
-wide sines(const wide *x, const __local wide *y, __constant wide *periods, uint period_step, __constant wide *inverses,
-           uint step) {
-    wide sum = 0;
-#pragma unroll
-    for (uint d = 0; d < DIMENSIONS; d++) {
-        const wide sine = sinpi((x[d] - y[d * TILE]) / periods[d * period_step]) * inverses[d * step];
-        sum = fma(sine, sine, sum);
-    }
-    return sum;
-}
-
-#define SQUARES(at, step) squares(x, y, parameters + (at), step)
-#define RBF(at, step) exp((wide)-0.5 * SQUARES(at, step))
-#define MATERN12(at, step) exp(-sqrt(SQUARES(at, step)))
-#define MATERN32(at, step) matern32(sqrt((wide)3 * SQUARES(at, step)))
-#define MATERN52(at, step) matern52(sqrt((wide)5 * SQUARES(at, step)))
-#define RATIONAL(at, step, c) exp(-parameters[c] * log1p(SQUARES(at, step) / ((wide)2 * parameters[c])))
-#define PERIODIC(period, period_step, at, step)                                                                    \
-    exp((wide)-2 * sines(x, y, parameters + (period), period_step, parameters + (at), step))
-#define LINEAR inner(x, y)
-#define CONSTANT(at) parameters[at]
-#define WHITE(at) (is_same ? parameters[at] : (wide)0)
-
-wide matern32(wide a) { return ((wide)1 + a) * exp(-a); }
-wide matern52(wide a) { return ((wide)1 + a + a * a / (wide)3) * exp(-a); }
-
-// Fills the tiles with covariances, and the rows behind the last point with those of the identity. `points` has a column of `stride`
-// numbers for each dimension.
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void fill(
-    __global number *tiles, __global const wide *points, uint stride, uint count, __constant wide *parameters, __constant wide *added) {
-    __local wide columns[DIMENSIONS * TILE];
-    const uint item = get_local_id(0), tile = get_group_id(0);
-    const uint2 place = place_of(tile);
-    for (uint at = item; at < DIMENSIONS * TILE; at += ITEMS) {
-        columns[at] = points[(ulong)(at / TILE) * stride + place.y * TILE + at % TILE];
-    }
-    const uint row = place.x * TILE + item % TILE;
-    wide x[DIMENSIONS];
-#pragma unroll
-    for (uint d = 0; d < DIMENSIONS; d++) {
-        x[d] = points[(ulong)d * stride + row];
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    __global number *to = tiles + (ulong)tile * NUMBERS + item % TILE;
-    for (uint c = item / TILE; c < TILE; c += ITEMS / TILE) {
-        const uint column = place.y * TILE + c;
-        const bool is_same = row == column;
-        wide entry = is_same ? 1 : 0;
-        if (row < count && column < count) {
-            const __local wide *y = columns + c;
-            entry = (COVARIANCE) + (is_same ? added[0] : (wide)0);
-        }
-        to[c * TILE] = (number)entry;
-    }
-}
-#else
 
 // Factors a diagonal tile in registers: item (x, y) of SIDE x SIDE holds the rows x + SIDE a and the columns y + SIDE b. A column passes
 // by in local memory, in two places in turn, so that one barrier a column suffices. The first column without a positive pivot goes to
@@ -543,4 +427,128 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void product(
     FOR_VECTORS(REPLACE)
 #endif
 }
+
+// Rows of tiles beside the matrix solve X L^T = B from the left: each row loses products with the rows of L, as the matrix does itself.
+// Row p of `beside` has a tile for each column of the `width` columns of L; with `is_upper` it begins at column p, and all before are 0.
+ulong beside_at(uint p, uint j, uint width, uint is_upper) {
+    return ((ulong)p * width - (is_upper ? (ulong)p * (p + 1) / 2 : 0) + j) * NUMBERS;
+}
+
+// The tiles of column j: they lose the products with columns from `first` on, and are multiplied with the transpose of the inverse of
+// L's diagonal tile. Group p has row p. `tiles` begins with tile `base` of the lower half of L.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void eliminate(
+    __global number *beside, __global const number *tiles, uint base, __global const number *inverses, uint width,
+    uint is_upper, uint j, uint first) {
+    __local number shelf[4 * SLICE * STRIDE] __attribute__((aligned(16)));
+    const uint item = get_local_id(0), p = get_group_id(0), from = is_upper ? max(first, p) : first;
+    __global number *to = beside + beside_at(p, j, width, is_upper);
+    __global const number *left = beside + beside_at(p, from, width, is_upper);
+    __global const number *right = tiles + (tile_at(j, from) - (ulong)base * NUMBERS);
+    HELD;
+    CLEAR
+    {
+        SUM_UP((j - from) * (TILE / SLICE))
+    }
+#ifdef UNITS
+    FOR_HELD(SUBTRACT)
+#else
+    FOR_VECTORS(SUBTRACT)
 #endif
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    left = to;
+    right = inverses + (ulong)j * NUMBERS;
+    CLEAR
+    {
+        SUM_UP(TILE / SLICE)
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+#ifdef UNITS
+    FOR_HELD(REPLACE)
+#else
+    FOR_VECTORS(REPLACE)
+#endif
+}
+
+// Tiles of columns from `from` on lose the products with the columns `first` to `end` before them: group (j, p) has column from + j.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void behind(
+    __global number *beside, __global const number *tiles, uint base, uint width, uint is_upper, uint from, uint first,
+    uint end) {
+    __local number shelf[4 * SLICE * STRIDE] __attribute__((aligned(16)));
+    const uint item = get_local_id(0), j = from + get_group_id(0), p = get_group_id(1);
+    const uint begun = is_upper ? max(first, p) : first;
+    __global number *to = beside + beside_at(p, j, width, is_upper);
+    __global const number *left = beside + beside_at(p, begun, width, is_upper);
+    __global const number *right = tiles + (tile_at(j, begun) - (ulong)base * NUMBERS);
+    HELD;
+    CLEAR
+    SUM_UP((end - begun) * (TILE / SLICE))
+#ifdef UNITS
+    FOR_HELD(SUBTRACT)
+#else
+    FOR_VECTORS(SUBTRACT)
+#endif
+}
+
+// The sums of the squares of the rows of each tile, to row j of `parts` behind as many rows as there are columns.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void squared(
+    __global const number *beside, uint places_stride, __global wide *parts) {
+    __local wide halves[TILE];
+    const uint item = get_local_id(0), row = item % TILE, half_of = item / TILE;
+    const uint width = get_num_groups(0), j = get_group_id(0), p = get_group_id(1);
+    __global const number *from = beside + beside_at(p, j, width, 0) + row;
+    wide sum = 0;
+    for (uint c = half_of * (TILE / 2); c < (half_of + 1) * (TILE / 2); c++) {
+        const wide one = from[c * TILE];
+        sum = fma(one, one, sum);
+    }
+    if (half_of == 1) {
+        halves[row] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (half_of == 0) {
+        parts[(ulong)(width + j) * places_stride + p * TILE + row] = sum + halves[row];
+    }
+}
+
+// Sums up `width` rows of `parts` for each point: those of means, then, in further items, those of squares.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void totals(
+    __global const wide *parts, uint places_stride, uint width, uint kinds, __global wide *sums) {
+    const uint at = get_global_id(0), point = at % places_stride;
+    if (at < kinds * places_stride) {
+        __global const wide *from = parts + (ulong)(at / places_stride) * width * places_stride + point;
+        wide sum = 0;
+        for (uint j = 0; j < width; j++) {
+            sum += from[(ulong)j * places_stride];
+        }
+        sums[at] = sum;
+    }
+}
+
+// The rows of the identity, from its diagonal on: group (i, j) of the lower half writes tile (j, i).
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void unit(__global number *beside, uint width) {
+    const uint item = get_local_id(0);
+    const uint2 place = place_of(get_group_id(0));
+    __global number *to = beside + beside_at(place.y, place.x, width, 1);
+    for (uint at = item; at < NUMBERS; at += ITEMS) {
+        to[at] = place.x == place.y && at % (TILE + 1) == 0 ? 1 : 0;
+    }
+}
+
+// The lower half of the inverse of L L^T, U U^T with the rows of U = L^-T beside the matrix, in place of L.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void inverse(
+    __global number *tiles, __global const number *beside, uint width) {
+    __local number shelf[4 * SLICE * STRIDE] __attribute__((aligned(16)));
+    const uint item = get_local_id(0), tile = get_group_id(0);
+    const uint2 place = place_of(tile);
+    __global number *to = tiles + (ulong)tile * NUMBERS;
+    __global const number *left = beside + beside_at(place.x, place.x, width, 1);
+    __global const number *right = beside + beside_at(place.y, place.x, width, 1);
+    HELD;
+    CLEAR
+    SUM_UP((width - place.x) * (TILE / SLICE))
+#ifdef UNITS
+    FOR_HELD(REPLACE)
+#else
+    FOR_VECTORS(REPLACE)
+#endif
+}

@@ -8,8 +8,12 @@
 //! Invariant: each number loses its products in the order of the columns within a block, and block after block, so that the factor does
 //! not depend on the order in which a device runs its work groups.
 
-/// The source of the kernels.
-pub const TEXT: &str = include_str!("device.cl");
+use crate::covariance::Expression;
+
+/// The source of the kernels of factors, of solves and of products.
+pub const TEXT: &str = concat!(include_str!("tiles.cl"), include_str!("device.cl"));
+/// The source of the kernels of covariances.
+pub const COVARIANCE_TEXT: &str = concat!(include_str!("tiles.cl"), include_str!("../covariance/device.cl"));
 
 /// Rows of a tile.
 pub const TILE: usize = 128;
@@ -69,31 +73,44 @@ impl Units {
     }
 }
 
-/// The constants to compile the source with. `covariance` is what [`Expression::device_text`](crate::covariance::Expression::device_text)
-/// gives, and the dimensions of the points: without it there is no kernel `fill`.
-pub fn constants(
-    numbers: Numbers,
-    units: Units,
-    covariance: Option<(String, usize)>,
-) -> Vec<(&'static str, String)> {
-    let one = || "1".to_owned();
+/// The constants to compile [`TEXT`] with.
+pub fn constants(numbers: Numbers, units: Units) -> Vec<(&'static str, String)> {
+    let mut constants = constants_of(numbers);
     // Two slices of two tiles in two places are about 32 KiB of local memory.
     let slice = if numbers == Numbers::Double { 8 } else { 16 };
-    let mut constants = vec![("TILE", TILE.to_string()), ("SLICE", slice.to_string())];
-    if numbers == Numbers::Double {
-        constants.push(("DOUBLES", one()));
-    }
-    if numbers.is_wide() {
-        constants.push(("WIDE_DOUBLES", one()));
-    }
+    constants.push(("SLICE", slice.to_string()));
     match units {
         Units::None => {}
-        Units::Squares => constants.push(("UNITS", one())),
+        Units::Squares => constants.push(("UNITS", "1".to_owned())),
         Units::Bands => constants.push(("UNITS", "2".to_owned())),
     }
-    if let Some((text, dimensions)) = covariance {
-        constants.push(("COVARIANCE", text));
-        constants.push(("DIMENSIONS", dimensions.to_string()));
+    constants
+}
+
+/// The constants to compile [`COVARIANCE_TEXT`] with, for points of some dimensions; `slopes` says whether with the kernel `slopes`.
+pub fn covariance_constants(
+    numbers: Numbers,
+    expression: &Expression,
+    dimensions: usize,
+    slopes: bool,
+) -> Vec<(&'static str, String)> {
+    let mut constants = constants_of(numbers);
+    constants.push(("COVARIANCE", expression.device_text()));
+    constants.push(("DIMENSIONS", dimensions.to_string()));
+    if slopes {
+        constants.push(("SLOPES", expression.device_slopes()));
+        constants.push(("PARAMETERS", expression.parameters().len().to_string()));
+    }
+    constants
+}
+
+fn constants_of(numbers: Numbers) -> Vec<(&'static str, String)> {
+    let mut constants = vec![("TILE", TILE.to_string())];
+    if numbers == Numbers::Double {
+        constants.push(("DOUBLES", "1".to_owned()));
+    }
+    if numbers.is_wide() {
+        constants.push(("WIDE_DOUBLES", "1".to_owned()));
     }
     constants
 }

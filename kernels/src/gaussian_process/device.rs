@@ -48,6 +48,20 @@ pub struct Made<T> {
 /// The result of a device: nothing if it has failed, and threads shall do the work.
 pub type Outcome<T> = Option<Result<Made<T>, Stopped>>;
 
+/// The numbers from which a likelihood and its derivatives follow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sloped {
+    /// The diagonal of the factor.
+    pub pivots: Vec<f64>,
+    /// The weights: those that were given, or the solution of L L^T x = y.
+    pub weights: Vec<f64>,
+    /// 1/2 sum_ij (alpha_i alpha_j - (K^-1)_ij) dK_ij for each parameter.
+    pub slopes: Vec<f64>,
+}
+
+/// The result of a device for a likelihood with derivatives: nothing if it has failed, and threads shall do the work.
+pub type SlopedOutcome = Option<Result<Sloped, Stopped>>;
+
 /// A device that makes factors, of tiles of [`TILE`](super::TILE) rows.
 pub trait FactorDevice {
     /// Whether it takes a matrix of n rows of numbers of so many bytes.
@@ -61,4 +75,13 @@ pub trait FactorDevice {
 
     /// Makes a factor in f32.
     fn singles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f32>) -> Outcome<f32>;
+
+    /// Whether it computes derivatives for a matrix of n rows of numbers of so many bytes: it has both the factor and the inverse then.
+    fn takes_slopes(&mut self, n: usize, bytes: usize) -> bool;
+
+    /// The weights and the derivatives of a likelihood in f64, for these weights if there are any. The matrix stays on the device.
+    fn slopes_of_doubles(&mut self, wanted: &Wanted<'_>, weights: Option<&[f64]>) -> SlopedOutcome;
+
+    /// The same with a factor and an inverse in f32.
+    fn slopes_of_singles(&mut self, wanted: &Wanted<'_>, weights: Option<&[f64]>) -> SlopedOutcome;
 }

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::device::{FactorDevice, Outcome, Stopped, Wanted};
+use super::device::{FactorDevice, Outcome, Sloped, SlopedOutcome, Stopped, Wanted};
 use super::precision::Real;
 use super::triangle::{pivots, solve, solve_transposed};
 use crate::cholesky::{Factorisation, Packed, Tasks, TileKernels, TiledMatrix};
@@ -75,12 +75,17 @@ impl<T: Real> Likelihood<T> {
 
     /// Takes other weights, and the likelihood that they give.
     pub(super) fn reweigh(&mut self, targets: &[f64], weights: Vec<f64>) {
-        let fitted: f64 = targets.iter().zip(&weights).map(|(y, alpha)| y * alpha).sum();
-        let logs: f64 = pivots(&self.factor).iter().map(|pivot| pivot.ln()).sum();
-        let constant = 0.5 * targets.len() as f64 * (2.0 * std::f64::consts::PI).ln();
-        self.log_likelihood = -0.5 * fitted - logs - constant;
+        self.log_likelihood = log_likelihood(targets, &weights, &pivots(&self.factor));
         self.weights = weights;
     }
+}
+
+/// -1/2 y . alpha - sum ln L_ii - n/2 ln 2 pi.
+fn log_likelihood(targets: &[f64], weights: &[f64], pivots: &[f64]) -> f64 {
+    let fitted: f64 = targets.iter().zip(weights).map(|(y, alpha)| y * alpha).sum();
+    let logs: f64 = pivots.iter().map(|pivot| pivot.ln()).sum();
+    let constant = 0.5 * targets.len() as f64 * (2.0 * std::f64::consts::PI).ln();
+    -0.5 * fitted - logs - constant
 }
 
 impl Prior<'_> {
@@ -94,11 +99,7 @@ impl Prior<'_> {
             Some(made) => made.map(|made| (made.factor, Some(made.weights)))?,
             None => (self.by_threads(threads)?, None),
         };
-        let diagonal = self.expression.diagonals(self.points, true);
-        let sound = |(pivot, own): (&f64, &f64)| is_pivot::<T>(pivot * pivot, own + self.added);
-        if let Some(row) = pivots(&factor).iter().zip(&diagonal).position(|pair| !sound(pair)) {
-            return Err(Stopped::NotPositiveDefinite { row });
-        }
+        self.must_be_sound::<T>(&pivots(&factor))?;
         let mut fit = Likelihood { factor, weights: Vec::new(), log_likelihood: 0.0 };
         let weights = weights.unwrap_or_else(|| {
             let mut weights = targets.to_vec();
@@ -107,6 +108,59 @@ impl Prior<'_> {
         });
         fit.reweigh(targets, weights);
         Ok(fit)
+    }
+
+    /// The likelihood of targets, and its derivatives by the logarithms of all parameters.
+    pub(super) fn with_slopes<T: Real>(
+        &self,
+        targets: &[f64],
+        threads: &mut dyn Threads,
+    ) -> Result<(f64, Vec<f64>), Stopped> {
+        if let Some(found) = self.slopes_by_device::<T>(targets, None, threads) {
+            let Sloped { pivots, weights, slopes } = found?;
+            self.must_be_sound::<T>(&pivots)?;
+            return Ok((log_likelihood(targets, &weights, &pivots), slopes));
+        }
+        let fit = self.likelihood::<T>(targets, threads)?;
+        Ok((fit.log_likelihood, self.gradient(&fit, threads)?))
+    }
+
+    /// The derivatives of a likelihood, by its weights.
+    pub(super) fn slopes_of<T: Real>(
+        &self,
+        fit: &Likelihood<T>,
+        targets: &[f64],
+        threads: &mut dyn Threads,
+    ) -> Result<Vec<f64>, Stopped> {
+        match self.slopes_by_device::<T>(targets, Some(&fit.weights), threads) {
+            Some(found) => Ok(found?.slopes),
+            None => self.gradient(fit, threads),
+        }
+    }
+
+    fn slopes_by_device<T: Real>(
+        &self,
+        targets: &[f64],
+        weights: Option<&[f64]>,
+        threads: &mut dyn Threads,
+    ) -> SlopedOutcome {
+        let (n, device) = (self.points.len(), threads.device()?);
+        if n == 0 || !device.can_fill(self.points.dimensions()) || !device.takes_slopes(n, size_of::<T>()) {
+            return None;
+        }
+        let (expression, points) = (self.expression, self.points);
+        let wanted = Wanted { expression, points, added: self.added, targets, is_filled: false };
+        T::slopes_on_device(device, &wanted, weights)
+    }
+
+    /// Fails at the first pivot that rounding explains.
+    fn must_be_sound<T: Real>(&self, pivots: &[f64]) -> Result<(), Stopped> {
+        let diagonal = self.expression.diagonals(self.points, true);
+        let sound = |(pivot, own): (&f64, &f64)| is_pivot::<T>(pivot * pivot, own + self.added);
+        match pivots.iter().zip(&diagonal).position(|pair| !sound(pair)) {
+            Some(row) => Err(Stopped::NotPositiveDefinite { row }),
+            None => Ok(()),
+        }
     }
 
     /// The factor by tasks.

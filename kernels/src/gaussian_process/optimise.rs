@@ -5,8 +5,8 @@
 //! (their algorithms 3.5 and 3.6) up to the first bound.
 
 use super::device::Stopped;
-use super::fitting::{Likelihood, Prior, Threads, condition};
-use super::precision::{Precision, Real, error_of_single};
+use super::fitting::{Prior, Threads, condition};
+use super::precision::{Precision, error_of_single};
 use super::regression::{FitError, Jitter, Settings, refined, scaled, scaling, with_jitter};
 use crate::chance::Random;
 use crate::covariance::{Expression, Points};
@@ -86,16 +86,13 @@ impl Objective<'_> {
     fn likelihood(&mut self, prior: &Prior<'_>) -> Result<Option<Point>, FitError> {
         let (targets, threads) = (&self.targets[..], &mut *self.threads);
         match self.settings.precision {
-            Precision::F64 => {
-                let fit = prior.likelihood::<f64>(targets, threads);
-                with_gradient(prior, fit, threads)
-            }
-            Precision::F32 => {
-                let fit = prior.likelihood::<f32>(targets, threads);
-                with_gradient(prior, fit, threads)
-            }
+            Precision::F64 => of_definite(prior.with_slopes::<f64>(targets, threads)),
+            Precision::F32 => of_definite(prior.with_slopes::<f32>(targets, threads)),
             Precision::Mixed => match refined(prior, targets, threads)? {
-                Ok((fit, _)) => with_gradient(prior, Ok(fit), threads),
+                Ok((fit, _)) => {
+                    let slopes = prior.slopes_of(&fit, targets, threads);
+                    of_definite(slopes.map(|slopes| (fit.log_likelihood, slopes)))
+                }
                 Err(_) => Ok(None),
             },
         }
@@ -127,14 +124,9 @@ impl Objective<'_> {
     }
 }
 
-/// The likelihood of a fit with its gradient; nothing where there is no factor.
-fn with_gradient<T: Real>(
-    prior: &Prior<'_>,
-    fit: Result<Likelihood<T>, Stopped>,
-    threads: &mut dyn Threads,
-) -> Result<Option<Point>, FitError> {
-    let with = fit.and_then(|fit| Ok((fit.log_likelihood, prior.gradient(&fit, threads)?)));
-    match with {
+/// Nothing where there is no factor.
+fn of_definite(found: Result<Point, Stopped>) -> Result<Option<Point>, FitError> {
+    match found {
         Ok(found) => Ok(Some(found)),
         Err(Stopped::NotPositiveDefinite { .. }) => Ok(None),
         Err(Stopped::Interrupted) => Err(FitError::Interrupted),
@@ -158,10 +150,16 @@ pub fn likelihood(
     assert_eq!(points.len(), targets.len(), "a target for each point");
     let targets = scaled(targets, scaling(targets, settings.normalize)?);
     let prior = Prior { expression: &settings.expression, points, added: settings.noise };
+    let first = if let Jitter::Number(number) = settings.jitter { number } else { 0.0 };
+    let found = Prior { added: settings.noise + first, ..prior }.with_slopes::<f64>(&targets, threads);
+    if let Some(found) = of_definite(found)? {
+        return Ok(found);
+    }
+    // A larger jitter, or the name of the sample that has no pivot.
     let (fit, jitter) = with_jitter::<f64>(prior, settings.jitter, &targets, threads)?;
     let prior = Prior { added: settings.noise + jitter, ..prior };
-    let gradient = prior.gradient(&fit, threads).map_err(|_| FitError::Interrupted)?;
-    Ok((fit.log_likelihood, gradient))
+    let slopes = prior.slopes_of(&fit, &targets, threads).map_err(|_| FitError::Interrupted)?;
+    Ok((fit.log_likelihood, slopes))
 }
 
 /// Finds the parameters of the greatest likelihood, from those of the settings and from `restarts` random starts within the bounds,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::device::{FactorDevice, Outcome, Wanted};
+use super::device::{FactorDevice, Outcome, SlopedOutcome, Wanted};
 use crate::cholesky::{Blocked, Number, Packed, TileKernels, Usual};
 
 /// The numbers in which samples are fitted.
@@ -70,6 +70,13 @@ pub(super) trait Real: Number {
 
     /// A factor of these numbers by a device.
     fn on_device(device: &mut dyn FactorDevice, wanted: &Wanted<'_>, tiles: Packed<Self>) -> Outcome<Self>;
+
+    /// Derivatives by a factor of these numbers on a device.
+    fn slopes_on_device(
+        device: &mut dyn FactorDevice,
+        wanted: &Wanted<'_>,
+        weights: Option<&[f64]>,
+    ) -> SlopedOutcome;
 }
 
 impl Real for f64 {
@@ -82,6 +89,14 @@ impl Real for f64 {
 
     fn on_device(device: &mut dyn FactorDevice, wanted: &Wanted<'_>, tiles: Packed<Self>) -> Outcome<Self> {
         device.doubles(wanted, tiles)
+    }
+
+    fn slopes_on_device(
+        device: &mut dyn FactorDevice,
+        wanted: &Wanted<'_>,
+        weights: Option<&[f64]>,
+    ) -> SlopedOutcome {
+        device.slopes_of_doubles(wanted, weights)
     }
 }
 
@@ -97,6 +112,14 @@ impl Real for f32 {
 
     fn on_device(device: &mut dyn FactorDevice, wanted: &Wanted<'_>, tiles: Packed<Self>) -> Outcome<Self> {
         device.singles(wanted, tiles)
+    }
+
+    fn slopes_on_device(
+        device: &mut dyn FactorDevice,
+        wanted: &Wanted<'_>,
+        weights: Option<&[f64]>,
+    ) -> SlopedOutcome {
+        device.slopes_of_singles(wanted, weights)
     }
 }
 

@@ -87,37 +87,62 @@ pub fn predict(
     factor: Option<&TiledMatrix>,
     points: &Points,
 ) -> Result<Predicted, NegativeVariance> {
-    let mut predicted = Predicted::default();
+    let mut sums = Sums::default();
     for first in (0..points.len()).step_by(BLOCK) {
-        block_of(model, factor, points, first..(first + BLOCK).min(points.len()), &mut predicted)?;
+        block_of(model, factor, points, first..(first + BLOCK).min(points.len()), &mut sums);
     }
-    if factor.is_some() {
-        let own = model.expression.diagonals(points, false);
-        let of_same = model.expression.diagonals(points, true);
-        let scale = model.scaling.1 * model.scaling.1;
-        for (at, variance) in predicted.variances.iter_mut().enumerate() {
-            // Until here it is what the samples explain.
-            let left = own[at] - *variance;
-            if left < -model.rounding() * own[at].max(f64::MIN_POSITIVE) {
-                return Err(NegativeVariance { point: at, variance: left });
-            }
-            predicted.rounded += usize::from(left < 0.0);
-            *variance = scale * left.max(0.0);
-            predicted.of_observations.push(*variance + scale * (of_same[at] - own[at] + model.noise));
+    predict_by(model, points, sums)
+}
+
+/// Sums over the samples, for each of some points.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sums {
+    /// Covariances times weights.
+    pub means: Vec<f64>,
+    /// The part of the variances that the samples explain, the squares of L^-1 k; empty without deviations.
+    pub explained: Vec<f64>,
+}
+
+/// Means and variances of points by their sums over the samples, which a device may have computed.
+///
+/// # Errors
+/// When a variance is below 0 by more than rounding explains.
+///
+/// # Panics
+/// When the dimensions are others, or there is not a sum for each point.
+pub fn predict_by(model: &Regression, points: &Points, sums: Sums) -> Result<Predicted, NegativeVariance> {
+    let Sums { means, explained: variances } = sums;
+    assert!(means.len() == points.len() && [0, points.len()].contains(&variances.len()), "a sum a point");
+    let (shift, scale) = model.scaling;
+    let means = means.into_iter().map(|mean| shift + scale * mean).collect();
+    let mut predicted = Predicted { means, variances, ..Predicted::default() };
+    if predicted.variances.is_empty() {
+        return Ok(predicted);
+    }
+    let own = model.expression.diagonals(points, false);
+    let of_same = model.expression.diagonals(points, true);
+    for (at, variance) in predicted.variances.iter_mut().enumerate() {
+        // Until here it is what the samples explain.
+        let left = own[at] - *variance;
+        if left < -model.rounding() * own[at].max(f64::MIN_POSITIVE) {
+            return Err(NegativeVariance { point: at, variance: left });
         }
+        predicted.rounded += usize::from(left < 0.0);
+        *variance = scale * scale * left.max(0.0);
+        predicted.of_observations.push(*variance + scale * scale * (of_same[at] - own[at] + model.noise));
     }
     Ok(predicted)
 }
 
-/// Adds the means of a block of points, and the part of their variances that the samples explain.
+/// Adds the sums of a block of points.
 fn block_of(
     model: &Regression,
     factor: Option<&TiledMatrix>,
     points: &Points,
     rows: Range<usize>,
-    predicted: &mut Predicted,
-) -> Result<(), NegativeVariance> {
-    let Regression { expression, scaling: (shift, scale), weights, .. } = model;
+    sums: &mut Sums,
+) {
+    let Regression { expression, weights, .. } = model;
     let (n, count, kernels) = (model.len(), rows.len(), Usual::default());
     let (mut scratch, mut means) = (Scratch::default(), vec![0.0; count]);
     let (mut one_column, mut explained) = (vec![0.0; count], vec![0.0; count]);
@@ -144,9 +169,8 @@ fn block_of(
         }
         solved.push(own);
     }
-    predicted.means.extend(means.into_iter().map(|mean| shift + scale * mean));
+    sums.means.extend(means);
     if factor.is_some() {
-        predicted.variances.extend(explained);
+        sums.explained.extend(explained);
     }
-    Ok(())
 }

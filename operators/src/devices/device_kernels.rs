@@ -7,7 +7,7 @@ mod lists;
 mod vectors;
 
 pub use self::clusters::{assign_program, means_program};
-pub use self::factor::{factor_program, fill_program};
+pub use self::factor::{factor_program, fill_program, slopes_program};
 pub use self::few::few_program;
 pub use self::lists::{lists_program, select_of_queries};
 pub use self::vectors::vectors_program;

@@ -4,6 +4,8 @@
 //! columns, for the block before it, so that the device always has work. Invariant: each step gives what
 //! [`boxwork_kernels::cholesky::device`] says, or an error; after an error nothing of the matrix is of use.
 
+mod slopes;
+
 use std::sync::Arc;
 
 use boxwork_kernels::cholesky::device::{
@@ -87,6 +89,8 @@ pub struct DeviceMatrix<T> {
     program: ProgramSource,
     numbers: Numbers,
     n: usize,
+    /// Numbers of the points that it was filled with.
+    dimensions: usize,
     block: usize,
     /// The memory of the host that the device computes in, as far as it is lent: where it begins in its vector.
     lent: Option<usize>,
@@ -103,12 +107,25 @@ pub fn can_fill(dimensions: usize) -> bool {
 /// # Errors
 /// The reason, for a user.
 pub fn fits<T: DeviceNumber>(devices: &Devices, device: usize, n: usize) -> Result<(), String> {
+    fits_times::<T>(devices, device, n, 1)
+}
+
+/// Whether a device can take so many matrices of n rows at once; else the reason.
+///
+/// # Errors
+/// The reason, for a user.
+pub fn fits_times<T: DeviceNumber>(
+    devices: &Devices,
+    device: usize,
+    n: usize,
+    times: u64,
+) -> Result<(), String> {
     let (rows, info) = (n.div_ceil(TILE), devices.list()[device].info());
     let bytes = (count(rows) * TILE * TILE * size_of::<T>()) as u64;
     if T::numbers(info.has_doubles).is_none() {
         return Err(format!("device {device} ({}) has no numbers of f64", info.name));
     }
-    let most = info.buffer_bytes_max.min(devices.list()[device].memory_budget_bytes());
+    let most = info.buffer_bytes_max.min(devices.list()[device].memory_budget_bytes() / times);
     match bytes <= most {
         true => Ok(()),
         false => Err(format!(
@@ -146,7 +163,16 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         let block = choices.block.unwrap_or(if is_apart { T::block(rows) } else { BLOCK_SHARED }).max(1);
         direct.allocate::<T>("inverses", rows * TILE * TILE)?;
         let program = factor_program(numbers, units);
-        Ok(Self { direct, program, numbers, n, block, lent: None, of: std::marker::PhantomData })
+        Ok(Self {
+            direct,
+            program,
+            numbers,
+            n,
+            dimensions: 0,
+            block,
+            lent: None,
+            of: std::marker::PhantomData,
+        })
     }
 
     /// The queue, with its figures.
@@ -272,10 +298,11 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         for (d, column) in columns.chunks_exact_mut(stride).enumerate() {
             column[..self.n].copy_from_slice(points.dimension(d));
         }
+        self.dimensions = dimensions;
         self.put_wide("points", columns)?;
         self.put_wide("parameters", expression.device_numbers())?;
         self.put_wide("added", vec![added])?;
-        let program = fill_program(self.numbers, expression.device_text(), dimensions);
+        let program = fill_program(self.numbers, expression, dimensions);
         let values = [("stride", Value::of(stride as u32)), ("count", Value::of(self.n as u32))];
         self.direct.launch(&program, "fill", Grid::of([count(self.rows())], [ITEMS]), &values)
     }
@@ -286,9 +313,18 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         groups: usize,
         values: &[(&str, usize)],
     ) -> Result<(), DeviceError> {
+        self.launch_over(kernel, [groups, 1], values)
+    }
+
+    fn launch_over(
+        &mut self,
+        kernel: &'static str,
+        groups: [usize; 2],
+        values: &[(&str, usize)],
+    ) -> Result<(), DeviceError> {
         let values: Vec<(&str, Value)> =
             values.iter().map(|(name, value)| (*name, Value::of(*value as u32))).collect();
-        self.direct.launch(&self.program, kernel, Grid::of([groups], [ITEMS]), &values)
+        self.direct.launch(&self.program, kernel, Grid::of(groups, [ITEMS, 1]), &values)
     }
 
     /// Replaces the matrix by its factor.

@@ -1,11 +1,11 @@
-//! A device as what makes the factor of a fit.
+//! A device as what makes the factor of a fit, and the derivatives of a likelihood.
 //!
 //! Invariant: where the device fails, has no room or no numbers of f64, the slots make the factor, and a note says so.
 
 use std::sync::Arc;
 
 use boxwork_kernels::cholesky::{Packed, TiledMatrix};
-use boxwork_kernels::gaussian_process::{Made, Outcome, Stopped, TILE, Wanted};
+use boxwork_kernels::gaussian_process::{Made, Outcome, Sloped, SlopedOutcome, Stopped, TILE, Wanted};
 use boxwork_runtime::feeding::{DeviceError, Devices, DirectStatistics, Picked};
 
 use crate::devices::factor::{self, Choices, DeviceMatrix, DeviceNumber, Unfactored};
@@ -44,6 +44,8 @@ pub(super) struct OnDevice {
     /// Why the slots make all further factors.
     over: Option<String>,
     pub(super) factors: u64,
+    /// Factors that were inverted for derivatives.
+    pub(super) slopes: u64,
     pub(super) done: DirectStatistics,
 }
 
@@ -58,6 +60,7 @@ impl OnDevice {
             rows_min,
             over: None,
             factors: 0,
+            slopes: 0,
             done: DirectStatistics::default(),
         })
     }
@@ -68,8 +71,12 @@ impl OnDevice {
             self.over.iter().map(|over| format!("{over}: slots made the factor")).collect();
         if self.factors > 0 {
             let device = &self.devices.list()[self.device];
+            let inverted = match self.slopes {
+                0 => String::new(),
+                count => format!(", {count} of them inverted for derivatives"),
+            };
             notes.push(format!(
-                "device {} ({}): {} factors, {}",
+                "device {} ({}): {} factors{inverted}, {}",
                 device.idx(),
                 device.info().name,
                 self.factors,
@@ -92,6 +99,30 @@ impl OnDevice {
             self.done.add(&matrix.direct().statistics());
             made
         });
+        self.outcome(made)
+    }
+
+    /// The weights and the derivatives of a likelihood; asks between blocks of columns whether to end. Nothing of the matrix leaves the
+    /// device, which needs no memory of the host for it.
+    pub(super) fn slopes<T: DeviceNumber>(
+        &mut self,
+        wanted: &Wanted<'_>,
+        weights: Option<&[f64]>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> SlopedOutcome {
+        let n = wanted.points.len();
+        let opened = DeviceMatrix::<T>::open(&self.devices, self.device, n, Choices::default());
+        let made = opened.map_err(Unfactored::Device).and_then(|mut matrix| {
+            let made = slopes_of(&mut matrix, wanted, weights, cancelled);
+            self.done.add(&matrix.direct().statistics());
+            made
+        });
+        self.slopes += u64::from(made.is_ok());
+        self.outcome(made)
+    }
+
+    /// The result for a fit: nothing if the device has failed, and then slots do all further work.
+    fn outcome<M>(&mut self, made: Result<M, Unfactored>) -> Option<Result<M, Stopped>> {
         match made {
             Ok(made) => {
                 self.factors += 1;
@@ -109,16 +140,17 @@ impl OnDevice {
         }
     }
 
-    /// Whether the device takes a matrix of n rows of numbers of so many bytes.
-    pub(super) fn takes(&mut self, n: usize, bytes: usize) -> bool {
+    /// Whether the device takes so many matrices at once, of n rows of numbers of so many bytes.
+    pub(super) fn takes(&mut self, n: usize, bytes: usize, matrices: u64) -> bool {
         if self.over.is_some() || n < self.rows_min {
             return false;
         }
         let fits = match bytes {
-            8 => factor::fits::<f64>(&self.devices, self.device, n),
-            _ => factor::fits::<f32>(&self.devices, self.device, n),
+            8 => factor::fits_times::<f64>(&self.devices, self.device, n, matrices),
+            _ => factor::fits_times::<f32>(&self.devices, self.device, n, matrices),
         };
-        if let Err(reason) = &fits {
+        // Where a matrix fits and its inverse does not, the device still makes factors.
+        if let (Err(reason), 1) = (&fits, matrices) {
             self.over = Some(reason.clone());
         }
         fits.is_ok()
@@ -164,6 +196,26 @@ impl OnDevice {
         };
         Ok(Made { factor: TiledMatrix::of_packed(wanted.points.len(), TILE, tiles), weights })
     }
+}
+
+fn slopes_of<T: DeviceNumber>(
+    matrix: &mut DeviceMatrix<T>,
+    wanted: &Wanted<'_>,
+    weights: Option<&[f64]>,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Sloped, Unfactored> {
+    matrix.allocate()?;
+    matrix.fill(wanted.expression, wanted.points, wanted.added)?;
+    matrix.factor(cancelled)?;
+    let weights = match weights {
+        Some(weights) => weights.to_vec(),
+        None => matrix.solve(wanted.targets)?,
+    };
+    // The inverse takes the place of the factor.
+    let pivots = matrix.pivots()?;
+    matrix.invert()?;
+    let slopes = matrix.slopes(wanted.expression, &weights)?;
+    Ok(Sloped { pivots, weights, slopes })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The slots of a runtime as the threads of a fit.
 
 use boxwork_kernels::cholesky::{Packed, Tasks};
-use boxwork_kernels::gaussian_process::{FactorDevice, Outcome, Stopped, Threads, Wanted};
+use boxwork_kernels::gaussian_process::{FactorDevice, Outcome, SlopedOutcome, Stopped, Threads, Wanted};
 use boxwork_runtime::inside::{GraphError, Inside};
 
 use super::on_device::OnDevice;
@@ -36,7 +36,7 @@ impl Threads for OnSlots<'_, '_> {
 
 impl FactorDevice for OnSlots<'_, '_> {
     fn takes(&mut self, n: usize, bytes: usize) -> bool {
-        self.device.as_mut().is_some_and(|device| device.takes(n, bytes))
+        self.device.as_mut().is_some_and(|device| device.takes(n, bytes, 1))
     }
 
     fn can_fill(&self, dimensions: usize) -> bool {
@@ -49,5 +49,17 @@ impl FactorDevice for OnSlots<'_, '_> {
 
     fn singles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f32>) -> Outcome<f32> {
         self.device.as_mut()?.make(wanted, tiles, &self.inside.cancelled())
+    }
+
+    fn takes_slopes(&mut self, n: usize, bytes: usize) -> bool {
+        self.device.as_mut().is_some_and(|device| device.takes(n, bytes, 2))
+    }
+
+    fn slopes_of_doubles(&mut self, wanted: &Wanted<'_>, weights: Option<&[f64]>) -> SlopedOutcome {
+        self.device.as_mut()?.slopes::<f64>(wanted, weights, &self.inside.cancelled())
+    }
+
+    fn slopes_of_singles(&mut self, wanted: &Wanted<'_>, weights: Option<&[f64]>) -> SlopedOutcome {
+        self.device.as_mut()?.slopes::<f32>(wanted, weights, &self.inside.cancelled())
     }
 }

@@ -4,7 +4,8 @@ use boxwork_kernels::chance::Random;
 use boxwork_kernels::cholesky::Tasks;
 use boxwork_kernels::covariance::Points;
 use boxwork_kernels::gaussian_process::{
-    FactorDevice, FitError, Jitter, Precision, Regression, Settings, ThisThread, Threads,
+    FactorDevice, FitError, Jitter, Precision, Regression, Settings, ThisThread, Threads, likelihood,
+    optimise,
 };
 use boxwork_runtime::feeding::Options;
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
@@ -30,7 +31,7 @@ impl Threads for Tested {
 
 impl FactorDevice for Tested {
     fn takes(&mut self, n: usize, bytes: usize) -> bool {
-        self.0.takes(n, bytes)
+        self.0.takes(n, bytes, 1)
     }
 
     fn can_fill(&self, dimensions: usize) -> bool {
@@ -43,6 +44,18 @@ impl FactorDevice for Tested {
 
     fn singles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f32>) -> Outcome<f32> {
         self.0.make(wanted, tiles, &|| false)
+    }
+
+    fn takes_slopes(&mut self, n: usize, bytes: usize) -> bool {
+        self.0.takes(n, bytes, 2)
+    }
+
+    fn slopes_of_doubles(&mut self, wanted: &Wanted<'_>, weights: Option<&[f64]>) -> SlopedOutcome {
+        self.0.slopes::<f64>(wanted, weights, &|| false)
+    }
+
+    fn slopes_of_singles(&mut self, wanted: &Wanted<'_>, weights: Option<&[f64]>) -> SlopedOutcome {
+        self.0.slopes::<f32>(wanted, weights, &|| false)
     }
 }
 
@@ -200,4 +213,85 @@ fn a_device_without_room_leaves_factors_to_slots() {
     assert_eq!(found, expected);
     let notes = device.0.notes();
     assert!(notes.len() == 1 && notes[0].contains("has room for"), "{notes:?}");
+}
+
+#[test]
+fn derivatives_of_a_device_are_those_of_threads() {
+    if !has_device("derivatives_of_a_device_are_those_of_threads") {
+        return;
+    }
+    let mut device = tested(Plan::default(), Memory::Auto);
+    for (n, kernel) in [
+        (1, "2 * rbf(l=[1, 2]) + white(0.3)"),
+        (300, "2 * rbf(l=[1, 2]) + white(0.3)"),
+        (140, "3 * matern12(l=2) + white(0.1)"),
+        (140, "matern32(l=2, v=4) * rbf() + white(0.2)"),
+        (140, "matern52(l=[1, 2]) + 2 + white(0.2)"),
+        (140, "rational_quadratic(l=2, c=3, v=2) + white(0.2)"),
+        (140, "periodic(p=[2, 3], l=[1, 2]) + linear(v=0.5) + white(0.2)"),
+        (140, "(rbf() + white(0.1)) * (2 + periodic(p=3, l=2, v=2)) + white(0.2)"),
+    ] {
+        let (points, targets) = samples(n, 2);
+        let settings = settings(kernel, Precision::F64);
+        let found = likelihood(&points, &targets, &settings, &mut device).expect("a likelihood");
+        let expected = likelihood(&points, &targets, &settings, &mut ThisThread).expect("a likelihood");
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-8 * (1.0 + b.abs());
+        assert!(near(found.0, expected.0), "{n} samples, {kernel}: {found:?}, not {expected:?}");
+        let all_near = found.1.iter().zip(&expected.1).all(|(a, b)| near(*a, *b));
+        assert!(all_near, "{n} samples, {kernel}: {found:?}, not {expected:?}");
+    }
+    assert_eq!((device.0.slopes, device.0.over.as_deref()), (8, None));
+    assert!(device.0.notes()[0].contains("8 of them inverted for derivatives"), "{:?}", device.0.notes());
+}
+
+#[test]
+fn parameters_that_a_device_finds_are_those_of_threads() {
+    if !has_device("parameters_that_a_device_finds_are_those_of_threads") {
+        return;
+    }
+    let (points, targets) = samples(150, 1);
+    for (precision, allowed) in [(Precision::F64, 1e-6), (Precision::Mixed, 1e-3), (Precision::F32, 1e-3)] {
+        let mut settings = settings("1 * rbf(l=1 in 0.1..10) + white(0.1 in 0.01..1)", precision);
+        settings.normalize = true;
+        let mut device = tested(Plan::default(), Memory::Auto);
+        let found = optimise(&points, &targets, &settings, (0, 1), &mut device).expect("an optimum");
+        let expected = optimise(&points, &targets, &settings, (0, 1), &mut ThisThread).expect("an optimum");
+        let apart = (found.log_likelihood - expected.log_likelihood).abs();
+        assert!(apart <= allowed * expected.log_likelihood.abs(), "{precision}: {found:?}, not {expected:?}");
+        assert!(
+            device.0.slopes as usize >= found.evaluations.min(3) && device.0.over.is_none(),
+            "{precision}"
+        );
+    }
+}
+
+#[test]
+fn slots_compute_derivatives_where_a_device_fails_or_has_no_room() {
+    if !has_device("slots_compute_derivatives_where_a_device_fails_or_has_no_room") {
+        return;
+    }
+    let (points, targets) = samples(140, 2);
+    let settings = settings("1.5 * rbf(l=2) + white(0.1)", Precision::F64);
+    let expected = likelihood(&points, &targets, &settings, &mut ThisThread).expect("a likelihood");
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-8 * (1.0 + b.abs());
+    let check = |found: (f64, Vec<f64>), case: &str| {
+        assert!(near(found.0, expected.0), "{case}: {found:?}");
+        assert!(found.1.iter().zip(&expected.1).all(|(a, b)| near(*a, *b)), "{case}: {found:?}");
+    };
+    for call in (10..100).step_by(9) {
+        for for_good in [false, true] {
+            let (_, devices) =
+                Faulty::devices(Plan { call, for_good, ..Plan::default() }, Options::default());
+            let Ok(devices) = devices else { continue };
+            let mut device = Tested(on(devices, Memory::Auto));
+            let found = likelihood(&points, &targets, &settings, &mut device).expect("a likelihood");
+            check(found, &format!("call {call}, for good: {for_good}"));
+        }
+    }
+    // One matrix of 3 tiles, and no other beside it.
+    let options = Options { memory_bytes: Some(700_000), ..Options::default() };
+    let (_, devices) = Faulty::devices(Plan::default(), options);
+    let mut device = Tested(on(devices.expect("a device"), Memory::Copy));
+    check(likelihood(&points, &targets, &settings, &mut device).expect("a likelihood"), "no room");
+    assert_eq!(device.0.slopes, 0);
 }
