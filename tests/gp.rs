@@ -294,7 +294,7 @@ fn many_points_stream_through_a_few_envelopes() {
     let edges = report["edges"].as_array().expect("edges");
     for edge in edges {
         let (passed, high) = (edge["envelopes"].as_u64().unwrap(), edge["envelopes_high"].as_u64().unwrap());
-        assert!(passed == 79 && (1..=4).contains(&high) && edge["envelopes_max"] == 4, "{edge}");
+        assert!(passed == 79 && (1..=16).contains(&high) && edge["envelopes_max"] == 16, "{edge}");
     }
     assert_eq!(edges.len(), 2);
     assert!(one.lines().nth(1).unwrap().starts_with("line 2,"));

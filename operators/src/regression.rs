@@ -3,7 +3,8 @@
 //! `read_samples` reads points and targets, `gp_fit_samples` fits a model or `gp_append` extends one, `write_gp_model` writes it;
 //! `gp_predict` computes means and deviations, which `gp_score` compares with targets and `write_predictions` writes.
 //!
-//! Modules in reading order: `samples`, the rows on the edges; `on_device` and `on_slots`, what computes a fit; then the operators.
+//! Modules in reading order: `samples`, the rows on the edges; `on_device` and `on_slots`, what computes a fit; then the operators, with
+//! `predict_block`, what devices predict.
 
 pub(crate) mod samples;
 mod on_device;
@@ -12,6 +13,7 @@ mod read_samples;
 mod gp_fit_samples;
 mod gp_append;
 mod write_gp_model;
+mod predict_block;
 mod gp_predict;
 mod gp_score;
 mod page;

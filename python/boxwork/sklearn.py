@@ -229,11 +229,11 @@ resources:
   model: {kind: gp_model, path: "${model}"}
 boxes:
   points:  {kind: read_samples, model: model}
-  predict: {kind: gp_predict, model: model, deviation: "${deviation}", of: observation, copies: auto}
+  predict: {kind: gp_predict, model: model, deviation: "${deviation}", of: observation}
   results: {kind: write_predictions}
 edges:
-  - {from: points, to: predict, envelopes: 4}
-  - {from: predict, to: results, envelopes: 4}
+  - {from: points, to: predict, envelopes: 16}
+  - {from: predict, to: results, envelopes: 16}
 """
 
 

@@ -7,6 +7,7 @@ use boxwork_kernels::gaussian_process::Predictor;
 use boxwork_runtime::operator::{Bind, BoxError, Resource, ResourceSpec};
 use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 use boxwork_stores::gp_model::SavedModel;
+use boxwork_stores::new_number;
 
 /// A model, read and checked once and shared by requests as [`GpModel`].
 pub(crate) static GP_MODEL: ResourceSpec = ResourceSpec {
@@ -23,13 +24,15 @@ pub(crate) static GP_MODEL: ResourceSpec = ResourceSpec {
 pub(crate) struct GpModel {
     pub(crate) saved: SavedModel,
     tiles: OnceLock<TiledMatrix>,
+    /// The number by which devices know its parts.
+    pub(crate) number: u64,
     pub(crate) path: String,
 }
 
 impl GpModel {
     /// The model of a file.
     pub(crate) fn of(saved: SavedModel, path: String) -> Self {
-        Self { saved, tiles: OnceLock::new(), path }
+        Self { saved, tiles: OnceLock::new(), number: new_number(), path }
     }
 
     /// The factor by tiles.

@@ -131,6 +131,9 @@ struct Predict {
     /// The probability of the interval
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     level: f64,
+    /// The place where points are predicted: auto, cpu, gpu, or gpu: and device numbers
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
     /// The form; html is a page with a plot of mean, interval and data
     #[arg(long, default_value = "table", value_parser = ["table", "csv", "json", "html"])]
     format: String,
@@ -179,6 +182,9 @@ struct Score {
     /// The probability of the intervals whose coverage is counted
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     level: f64,
+    /// The place where samples are predicted: auto, cpu, gpu, or gpu: and device numbers
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
     /// The form of the scores
     #[arg(long, default_value = "table", value_parser = ["table", "json"])]
     format: String,
@@ -257,6 +263,7 @@ impl Predict {
             ("deviation".to_owned(), Value::Boolean(!self.means)),
             text("of", &self.of),
             ("level".to_owned(), Value::Number(self.level)),
+            text("device", &self.device),
             text("format", &self.format),
             ("axis".to_owned(), whole(self.axis)),
             ("out".to_owned(), path_value(&self.out)),
@@ -292,6 +299,7 @@ impl Score {
             ("model".to_owned(), path_value(&self.model)),
             text("target", &self.target),
             ("level".to_owned(), Value::Number(self.level)),
+            text("device", &self.device),
             text("format", &self.format),
             ("out".to_owned(), path_value(&self.out)),
         ]);
