@@ -40,7 +40,10 @@ pub use alignment::{
 pub use emd::Emd;
 pub use hausdorff::Hausdorff;
 pub use jaccard::Jaccard;
-pub use levenshtein::{Levenshtein, Long, Pattern, TILED_LETTERS_MIN, TextBlock, Tiles};
+pub use levenshtein::device as edits;
+pub use levenshtein::{
+    Levenshtein, Long, PairPlanes, Pattern, TILED_LETTERS_MIN, TextBlock, TextPlanes, Tiles,
+};
 pub use lp::{Lp, l2_of_each, squared_l2, squared_l2_of, squared_l2_on};
 pub use root::Root;
 pub use slack::Slack;

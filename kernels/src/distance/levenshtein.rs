@@ -11,10 +11,15 @@ mod block;
 mod similar;
 mod wavefront;
 mod tiles;
+mod planes;
+mod pair_planes;
+pub mod device;
 
 use std::collections::HashSet;
 
 pub use self::block::TextBlock;
+pub use self::pair_planes::PairPlanes;
+pub use self::planes::TextPlanes;
 use self::similar::Similar;
 pub use self::tiles::{Long, TILED_LETTERS_MIN, Tiles};
 use super::{Distance, DistanceError, Properties, Slack};

@@ -1,12 +1,14 @@
 //! The device programs that several boxes launch: the arguments of their kernels, in the order of the text.
 
 mod clusters;
+mod edits;
 mod factor;
 mod few;
 mod lists;
 mod vectors;
 
 pub use self::clusters::{assign_program, means_program};
+pub use self::edits::{Limits, compare_pairs, compare_with_queries};
 pub use self::factor::{factor_program, fill_program, slopes_program};
 pub use self::few::few_program;
 pub use self::lists::{lists_program, select_of_queries};
