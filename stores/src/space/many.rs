@@ -35,6 +35,16 @@ pub trait PreparedMany: Debug + Send + Sync {
         interrupt: Interrupt<'_>,
     ) -> Result<(), SpaceError>;
 
+    /// The fast distance of a query from one object.
+    ///
+    /// # Errors
+    /// As [`PreparedMany::fast_until`].
+    fn distance(&self, query: usize, id: u64, interrupt: Interrupt<'_>) -> Result<f64, SpaceError> {
+        let mut out = [0.0];
+        self.fast_until(query..query + 1, id..id + 1, &mut out, interrupt)?;
+        Ok(out[0])
+    }
+
     /// Whether the distance of a query from an object may take so long that several slots are to share it.
     fn has_long(&self, query: usize) -> bool {
         let _ = query;

@@ -425,6 +425,13 @@ impl<D: ColumnDistance> PreparedMany for ColumnQueries<D> {
         self.queries.len()
     }
 
+    /// Without its neighbours, which [`ColumnDistance::to_many`] may compute too.
+    fn distance(&self, query: usize, id: u64, interrupt: Interrupt<'_>) -> Result<f64, SpaceError> {
+        ask(interrupt)?;
+        let object = Objects::new(&self.space.objects).item(id)?;
+        Ok(self.space.distance.to(&self.queries[query], object))
+    }
+
     fn has_long(&self, query: usize) -> bool {
         self.space.distance.is_long(&self.queries[query], None)
     }

@@ -7,7 +7,7 @@ use boxwork_kernels::distance::{Long, Tiles};
 use boxwork_runtime::inside::{Inside, TaskGraph};
 use boxwork_runtime::operator::{BoxError, Context};
 
-use super::{Piece, Search};
+use super::search::{Piece, Search};
 
 /// The tiles of a table; each waits for the one above it and the one to its left.
 struct Graph<'t>(&'t Tiles);
