@@ -56,6 +56,10 @@
 //! `what=permutation`: the permutations of vectors by `write_permutations`, on a device and on slots in one run, with the same file.
 //! Arguments: `objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE timeline=1 workers=16`.
 //!
+//! `what=edit`: edit distances of random pairs of texts, and of texts from queries: by the kernels alone, and on the whole way from the
+//! host's memory as a share of the rate of copying; and `edit_neighbours` on the device and on slots in one run. Arguments: `objects=4194304 length=32
+//! queries=256 k=10 rounds=7 workers=16`.
+//!
 //! `what=lists`: searches through lists of product codes by `vector_probe.yaml`, on a device and on slots in one run; the kernels alone, one by
 //! one, and the look-ups in tables as a share of what the device's local memory gives. Arguments: `rows=1000000 dimensions=128 queries=10000
 //! lists=4096 codes=product,fast parts=16 probes=32 refine=1,10 rounds=7 devices=2 sample=FILE timeline=1`.
@@ -105,6 +109,9 @@ mod clusters;
 
 #[path = "gpu/permutations.rs"]
 mod permutations;
+
+#[path = "gpu/edit.rs"]
+mod edit;
 
 #[path = "gpu/select.rs"]
 mod select;
@@ -207,6 +214,8 @@ what=lists      searches through lists of product codes, beside slots; each kern
                 sample=FILE devices=2 timeline=1
 what=permutation  the permutations of vectors, with the processor's bits, beside slots
                 objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE workers=CORES timeline=1
+what=edit       edit distances of random pairs and of texts from queries, and edit_neighbours beside slots
+                objects=4194304 length=32 queries=256 k=10 rounds=7 workers=CORES
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 what=dense      products of matrices, beside PyTorch
@@ -256,6 +265,7 @@ fn main() {
         "kmeans" => clusters::run_kmeans(&arguments, &devices, device),
         "graph" => clusters::run_graph(&arguments, &devices, device),
         "permutation" => permutations::run(&arguments, &devices, device),
+        "edit" => edit::run(&arguments, &devices, device),
         "select" => select::run(&arguments, &devices, device),
         "lists" => lists::run(&arguments, &devices, device),
         "dense" => dense::run_dense(&arguments, &devices, device),
