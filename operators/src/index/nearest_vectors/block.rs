@@ -2,23 +2,22 @@
 //!
 //! The host waits once for the whole chunk: stages, selections and what comes back are one sequence of commands.
 
+mod sent;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use boxwork_kernels::k_select::Way;
 use boxwork_kernels::vector::device::{ABSENT, DeviceQueries, Groups, ITEMS, Plan, Products, halves, padded};
 use boxwork_kernels::vector::few::{Few, QUERIES_MAX, SLICE_ROWS};
-use boxwork_kernels::vector::{NumberType, VectorRef, exact};
+use boxwork_kernels::vector::{NumberType, exact};
 use boxwork_kernels::with_numbers;
-use boxwork_runtime::feeding::{
-    Back, Block, DeviceError, Feed, Grid, Plain, ProgramSource, SharedKey, Value,
-};
-use boxwork_stores::kinds::{Kind as _, Vectors};
+use boxwork_runtime::feeding::{Back, Block, DeviceError, Feed, Grid, ProgramSource, SharedKey, Value};
+use boxwork_stores::kinds::Kind as _;
 use boxwork_stores::new_number;
-use boxwork_stores::object_store::ObjectStore;
-use boxwork_stores::store_error::StoreError;
 use boxwork_stores::subset::Subset;
 
+use self::sent::{Sent, copy, each_batch};
 use super::Shared;
 use super::sums::{ExactRows, Sums};
 use crate::devices::device_kernels::{Arrays, few_program, select_program, vectors_program};
@@ -399,60 +398,6 @@ impl VectorBlock {
             false => feed.pinned_in_parts(name, key, count, part, fill),
         }
     }
-}
-
-/// A number of a row as a device takes it.
-trait Sent: Plain {
-    /// Copies some numbers of a type; those of another type are not this.
-    fn copy(from: VectorRef<'_>, range: Range<usize>, to: &mut [Self]);
-}
-
-macro_rules! sent {
-    ($($number:ty, $form:ident, $from:ident => $value:expr;)*) => {$(
-        impl Sent for $number {
-            fn copy(from: VectorRef<'_>, range: Range<usize>, to: &mut [Self]) {
-                let VectorRef::$form(from) = from else { unreachable!("a store has one type of numbers") };
-                to.iter_mut().zip(&from[range]).for_each(|(to, $from)| *to = $value);
-            }
-        }
-    )*};
-}
-
-sent! {
-    f32, F32, number => *number;
-    u16, F16, number => number.to_bits();
-    u8, U8, number => *number;
-    i8, I8, number => *number;
-}
-
-/// Copies whole rows, from `first` on, until `to` is full.
-fn copy<T: Sent>(vectors: &ObjectStore<Vectors>, first: u64, to: &mut [T]) -> Result<(), StoreError> {
-    let dimensions = vectors.kind().dimensions();
-    each_batch(vectors, first, to.len() / dimensions, |all, numbers, place| {
-        let to = &mut to[place * dimensions..][..numbers.len()];
-        T::copy(all, numbers, to);
-    })
-}
-
-/// Calls a function with the numbers of each batch that holds some of the rows, where the rows' numbers are among them, and the
-/// place of the first.
-fn each_batch(
-    vectors: &ObjectStore<Vectors>,
-    first: u64,
-    count: usize,
-    mut f: impl FnMut(VectorRef<'_>, Range<usize>, usize),
-) -> Result<(), StoreError> {
-    let dimensions = vectors.kind().dimensions();
-    vectors.read::<_, StoreError>(|objects| {
-        let mut place = 0;
-        while place < count {
-            let (batch, at) = vectors.locate(first + place as u64)?;
-            let rows = (count - place).min((vectors.ids(batch).end - first) as usize - place);
-            f(objects.batch(batch)?.all(), at * dimensions..(at + rows) * dimensions, place);
-            place += rows;
-        }
-        Ok(())
-    })
 }
 
 impl Block for VectorBlock {

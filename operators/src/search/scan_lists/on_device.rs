@@ -4,6 +4,8 @@
 //! keeps passes through. A block is then a chunk for a group of queries, and the least of all chunks are those of the group. Sums have the bits of those of slots, and equal sums go by place, so a block
 //! finds the candidates that slots find; slots take the queries of a block that has failed.
 
+mod groups;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use boxwork_runtime::operator::{BoxError, Context, Pushed};
 use boxwork_stores::lists::Lists;
 use boxwork_stores::subset::Subset;
 
+use self::groups::{Group, Item, items};
 use super::block::{ListBlock, Request};
 use super::placed::{Chunk, Placed, Shared};
 use super::slots::{Wanted, bring_in};
@@ -190,62 +193,6 @@ pub(super) fn stage(
         done: 0,
     };
     Ok(Begun::Stage(Box::new(DeviceStage::new(task, SIZES, Some((devices, allowed))))))
-}
-
-/// A part of the scan: a chunk of the lists, for a group of queries.
-#[derive(Clone, Copy)]
-pub(super) struct Item {
-    chunk: usize,
-    group: usize,
-}
-
-/// The items of a scan: all groups take a chunk before the next one. Queries that look into no list of a chunk do without it.
-fn items(request: &Request, groups: &mut [Group]) -> VecDeque<Item> {
-    let (chunks, count) = (&request.chunks, groups.len());
-    let mut has = vec![false; chunks.len() * count];
-    for (number, group) in groups.iter_mut().enumerate() {
-        for query in group.queries.clone() {
-            for segment in request.placed.of(query).0 {
-                let chunk = chunks.partition_point(|chunk| chunk.numbers.end <= *segment);
-                has[chunk * count + number] = true;
-                (group.last, group.made) = (group.last.max(chunk), None);
-            }
-        }
-    }
-    let each = (0..chunks.len()).flat_map(|chunk| (0..count).map(move |group| Item { chunk, group }));
-    each.zip(has).filter_map(|(item, has)| has.then_some(item)).collect()
-}
-
-/// Queries that share blocks.
-struct Group {
-    queries: Range<usize>,
-    /// The last chunk that they need.
-    last: usize,
-    /// By query, the least of the chunks so far; empty if there is one chunk.
-    least: Vec<Shortlist>,
-    /// The candidates that slots have found for all chunks once a block has failed, and the next query.
-    on_slots: Option<(Vec<(u32, u64)>, usize)>,
-    /// The candidates, once the last chunk is done, until those of the groups before have left.
-    made: Option<Vec<Envelope>>,
-}
-
-impl Group {
-    /// Cuts queries into groups, none of which has more of them or of their sums than a block may have.
-    fn cut(placed: &Placed, count: usize, sized: Sized) -> Vec<Self> {
-        let (mut groups, mut first, mut sums) = (Vec::new(), 0, 0);
-        let group =
-            |queries| Self { queries, last: 0, least: Vec::new(), on_slots: None, made: Some(Vec::new()) };
-        for query in 0..count {
-            let of_query = placed.sums(query);
-            if query > first && (query - first == sized.queries || sums + of_query > sized.sums) {
-                groups.push(group(first..query));
-                (first, sums) = (query, 0);
-            }
-            sums += of_query;
-        }
-        groups.push(group(first..count));
-        groups
-    }
 }
 
 /// The scan for all queries of a request, as a task for devices.
