@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use boxwork_kernels::panels::Shortlist;
-use boxwork_kernels::rotation::Start;
 use boxwork_kernels::vector::VectorRef;
 use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::lists::{Assigned, Coding, Lists, ListsOptions, Training, write};
@@ -119,18 +118,7 @@ fn searched(bench: &Bench, lists: &Lists, probes: usize) -> Vec<Vec<(u32, u32)>>
 
 /// The file of some lists of all rows.
 fn written(bench: &Bench, space: &Arc<dyn Space>, coding: Coding, count: usize) -> PathBuf {
-    let options = ListsOptions {
-        lists: Some(count),
-        coding,
-        parts: None,
-        bits: None,
-        iterations: 5,
-        seed: 1,
-        rotate: None,
-        rotate_start: Start::Principal,
-        spread: false,
-        spherical: false,
-    };
+    let options = ListsOptions { lists: Some(count), iterations: 5, seed: 1, ..ListsOptions::of(coding) };
     let training = Training::new(space, options).expect("options that fit");
     let trained = training.train(&mut pieces(bench.threads)).expect("memory");
     let quantizers = trained.expect("no one cancels it");

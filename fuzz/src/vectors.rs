@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use boxwork_kernels::pieces::one_by_one;
-use boxwork_kernels::rotation::Start;
 use boxwork_kernels::vector::{NumberType, VectorRef};
 use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::lists::{self, Assigned, Coding, Lists, ListsError, ListsOptions, Training};
@@ -36,15 +35,9 @@ pub fn space(count: usize) -> Arc<dyn Space> {
 pub fn write_lists(space: &Arc<dyn Space>, coding: Coding, path: &Path) {
     let options = ListsOptions {
         lists: Some(LISTS),
-        coding,
-        parts: None,
-        bits: None,
         iterations: 3,
         seed: 1,
-        rotate: None,
-        rotate_start: Start::Principal,
-        spread: false,
-        spherical: false,
+        ..ListsOptions::of(coding)
     };
     let training = Training::new(space, options).expect("lists of vectors");
     let quantizers = training.train(&mut one_by_one()).expect("sound vectors").expect("nobody cancels");

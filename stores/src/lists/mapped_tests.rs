@@ -10,7 +10,6 @@ use arrow_schema::{DataType, Field, Metadata};
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::panels::PANEL;
 use boxwork_kernels::pieces::one_by_one;
-use boxwork_kernels::rotation::Start;
 
 use super::layout::{self, Columns};
 use super::{Assigned, Coding, Lists, ListsError, ListsOptions, Training, vectors_for, write};
@@ -55,18 +54,8 @@ fn space_of(count: usize, distance: &str, removed: Vec<u64>) -> Arc<dyn Space> {
 }
 
 fn write_lists(space: &Arc<dyn Space>, coding: Coding, path: &Path) {
-    let options = ListsOptions {
-        lists: Some(LISTS as usize),
-        coding,
-        parts: None,
-        bits: None,
-        iterations: 3,
-        seed: 1,
-        rotate: None,
-        rotate_start: Start::Principal,
-        spread: false,
-        spherical: false,
-    };
+    let options =
+        ListsOptions { lists: Some(LISTS as usize), iterations: 3, seed: 1, ..ListsOptions::of(coding) };
     let training = Training::new(space, options).unwrap();
     let quantizers = training.train(&mut one_by_one()).unwrap().unwrap();
     let ids: Vec<u64> = space.store().among(0..space.store().ids_count()).collect();

@@ -82,6 +82,24 @@ pub struct ListsOptions {
     pub spherical: bool,
 }
 
+impl ListsOptions {
+    /// The options of `boxwork lists` for lists of some coding, where the user gives no others.
+    pub const fn of(coding: Coding) -> Self {
+        Self {
+            lists: None,
+            coding,
+            parts: None,
+            bits: None,
+            iterations: 10,
+            seed: 1234,
+            rotate: None,
+            rotate_start: Start::Principal,
+            spread: false,
+            spherical: false,
+        }
+    }
+}
+
 /// Centroids, and the codebook of the differences from them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantizers {
@@ -432,12 +450,8 @@ fn bits_of(dimensions: usize, parts: usize) -> Option<usize> {
 fn directions_of(options: ListsOptions, dimensions: usize) -> Result<Option<usize>, ListsError> {
     let fault = |fault: String| Err(ListsError::Options(fault));
     if options.coding != Coding::Rabitq {
-        return match options.bits {
-            Some(_) => fault(
-                "bits are those of a number of codes `rabitq`: leave them out, or ask for these".to_owned(),
-            ),
-            None => Ok(None),
-        };
+        let text = "bits are those of a number of codes `rabitq`: leave them out, or ask for these";
+        return options.bits.map_or(Ok(None), |_| fault(text.to_owned()));
     }
     let (bits, most) = (options.bits.unwrap_or(BITS), directions::BITS_MAX);
     if options.parts.is_some() {

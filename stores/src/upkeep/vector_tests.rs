@@ -11,7 +11,6 @@ use arrow_array::{ArrayRef, StringArray};
 use boxwork_kernels::CodePath;
 use boxwork_kernels::codes::{CodeNearest, CodeQueries, Levels};
 use boxwork_kernels::pieces::one_by_one;
-use boxwork_kernels::rotation::Start;
 
 use super::*;
 use crate::any_kind;
@@ -70,18 +69,7 @@ fn prepare(folder: &Path) {
         writer.finish().unwrap();
     }
     for (coding, path) in CODINGS.into_iter().zip(&kept[LEVELS.len()..]) {
-        let options = ListsOptions {
-            lists: Some(7),
-            coding,
-            parts: None,
-            bits: None,
-            iterations: 3,
-            seed: 1,
-            rotate: None,
-            rotate_start: Start::Principal,
-            spread: false,
-            spherical: false,
-        };
+        let options = ListsOptions { lists: Some(7), iterations: 3, seed: 1, ..ListsOptions::of(coding) };
         let training = Training::new(&space, options).unwrap();
         let quantizers = training.train(&mut one_by_one()).unwrap().unwrap();
         let ids: Vec<u64> = (0..300).collect();
