@@ -9,7 +9,6 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use boxwork::shipped;
 use boxwork_kernels::pieces::collect;
-use boxwork_kernels::rotation::Start;
 use boxwork_kernels::vector::NumberType;
 use boxwork_operators::catalog;
 use boxwork_runtime::feeding::{
@@ -27,7 +26,7 @@ use boxwork_stores::store::{SharedStore, Store};
 
 use super::bounds::run_block;
 use super::support::{Arguments, Spread, timeline, verdict};
-use super::vectors::{Answers, batches, columns_of, generator, store};
+use super::vectors::{Answers, asked, batches, columns_of, generator, store};
 use super::{config, several};
 
 /// Rounds of k-means: enough for lists whose sizes are those of usual ones.
@@ -130,15 +129,10 @@ fn lists(
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let options = ListsOptions {
         lists: Some(count),
-        coding,
         parts: Some(parts),
-        bits: None,
         iterations: ITERATIONS,
         seed: 1,
-        rotate: None,
-        rotate_start: Start::Principal,
-        spread: false,
-        spherical: false,
+        ..ListsOptions::of(coding)
     };
     let begun = Instant::now();
     let training = Training::new(space, options).expect("options that fit");
@@ -166,6 +160,8 @@ struct World<'a> {
     device: usize,
     dimensions: usize,
     queries: Vec<f32>,
+    /// The same, as requests.
+    asked: Vec<RecordBatch>,
     rounds: usize,
     trace: bool,
     /// Look-ups of local memory a second.
@@ -239,7 +235,7 @@ impl World<'_> {
     }
 
     fn batches(&self, prepared: &Arc<Prepared>) -> Vec<RecordBatch> {
-        batches(&self.runtime, prepared, self.dimensions, &self.queries)
+        batches(&self.runtime, prepared, &self.asked)
     }
 
     fn seconds(&self, prepared: &Arc<Prepared>, wanted: &Answers) -> f64 {
@@ -300,14 +296,16 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = arguments.get("workers", cores);
     let runtime = Runtime::start(Config { trace, ..config(workers, devices) });
+    let queries = generator.rows(rows..rows + queries).all().widened();
     let world = World {
+        asked: asked(dimensions, &queries),
         runtime: runtime.expect("the system gives threads"),
         store,
         space,
         devices,
         device,
         dimensions,
-        queries: generator.rows(rows..rows + queries).all().widened(),
+        queries,
         rounds,
         trace,
         lookups: lookups(devices, device, rounds),

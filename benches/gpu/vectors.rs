@@ -74,12 +74,17 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     // A multiply-add for each lane, clock and dimension.
     let limit = f64::from(info.compute_units) * 128.0 * f64::from(info.clock_mhz) * 1e6 / dimensions as f64;
     let place = format!("gpu:{device}");
+    let few = asked(dimensions, &queries[..dimensions * 200.min(queries_count as usize)]);
+    let all = asked(dimensions, &queries);
     for k in arguments.text("k").unwrap_or("10,100").split(',').map(|k| k.parse::<usize>().expect("k")) {
         let (on_device, on_slots) = (world.prepared(k, &place), world.prepared(k, "cpu"));
-        let few = &queries[..dimensions * 200.min(queries_count as usize)];
-        assert_eq!(world.search(&on_device, few), world.search(&on_slots, few), "the device finds the same");
+        assert_eq!(
+            world.search(&on_device, &few),
+            world.search(&on_slots, &few),
+            "the device finds the same"
+        );
         println!("checked     k {k}: ids and distances are those of the processor, to the bit");
-        let found = world.search(&on_device, &queries);
+        let found = world.search(&on_device, &all);
         let mut parts = BTreeMap::new();
         let is_found = |batches: Vec<RecordBatch>| columns_of(&batches) == found;
         let (mut seconds, mut kernels, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -88,7 +93,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
             world.runtime.take_trace();
             parts = devices.kernel_times(device);
             let begun = Instant::now();
-            let again = world.batches(&on_device, &queries);
+            let again = world.batches(&on_device, &all);
             let taken = begun.elapsed().as_secs_f64();
             assert!(is_found(again), "each search gives the same");
             seconds.push(taken);
@@ -108,9 +113,13 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         tell_ratio(k, ratios);
         if let Some((number, places)) = several::places(arguments, devices, device) {
             let prepared = (&on_device, &world.prepared(k, &places));
-            assert_eq!(world.search(prepared.1, few), world.search(&on_slots, few), "devices find the same");
+            assert_eq!(
+                world.search(prepared.1, &few),
+                world.search(&on_slots, &few),
+                "devices find the same"
+            );
             let what = format!("k {k}, {queries_count} queries, {count} rows");
-            world.compare(&what, prepared, (&queries, &found), (number, rounds, count));
+            world.compare(&what, prepared, (&all, &found), (number, rounds, count));
         }
     }
     // Rows lie on the device as halves, and two numbers for each.
@@ -179,9 +188,10 @@ fn singles(
     let one = world.prepared(10, place);
     let (mut seconds, mut kernels) = (Vec::new(), Vec::new());
     for query in queries.chunks_exact(world.dimensions).take(SINGLES) {
+        let query = asked(world.dimensions, query);
         let before = devices.statistics()[device].kernel_ns;
         let begun = Instant::now();
-        world.batches(&one, query);
+        world.batches(&one, &query);
         seconds.push(begun.elapsed().as_secs_f64());
         kernels.push((devices.statistics()[device].kernel_ns - before) as f64 / 1e9);
     }
@@ -280,22 +290,22 @@ impl World {
         &self,
         what: &str,
         (on_one, on_all): (&Arc<Prepared>, &Arc<Prepared>),
-        (queries, found): (&[f32], &Answers),
+        (asked, found): (&[RecordBatch], &Answers),
         (number, rounds, rows): (usize, usize, u64),
     ) {
-        let search = |prepared: &Arc<Prepared>| self.batches(prepared, queries);
+        let search = |prepared: &Arc<Prepared>| self.batches(prepared, asked);
         let is_found = |prepared: &Arc<Prepared>| columns_of(&search(prepared)) == *found;
         assert!(is_found(on_one) && is_found(on_all), "and again");
         let wanted = if rows >= 8_000_000 { [1.8, 3.4] } else { [1.9, 3.7] };
         several::compare(what, (number, rounds), wanted, || drop(search(on_one)), || drop(search(on_all)));
     }
 
-    fn search(&self, prepared: &Arc<Prepared>, queries: &[f32]) -> Answers {
-        columns_of(&self.batches(prepared, queries))
+    fn search(&self, prepared: &Arc<Prepared>, asked: &[RecordBatch]) -> Answers {
+        columns_of(&self.batches(prepared, asked))
     }
 
-    fn batches(&self, prepared: &Arc<Prepared>, queries: &[f32]) -> Vec<RecordBatch> {
-        batches(&self.runtime, prepared, self.dimensions, queries)
+    fn batches(&self, prepared: &Arc<Prepared>, asked: &[RecordBatch]) -> Vec<RecordBatch> {
+        batches(&self.runtime, prepared, asked)
     }
 }
 
@@ -309,25 +319,31 @@ pub(super) fn columns_of(batches: &[RecordBatch]) -> Answers {
     (ids, distances)
 }
 
-/// Searches for all queries, in as few requests as they fit, at once: the batches of the requests in their order.
-pub(super) fn batches(
-    runtime: &Runtime,
-    prepared: &Arc<Prepared>,
-    dimensions: usize,
-    queries: &[f32],
-) -> Vec<RecordBatch> {
-    let mut under_way = Vec::new();
-    for queries in queries.chunks(OF_REQUEST * dimensions) {
+/// Queries in as few requests as they fit. They are made before the clock starts, as the peer's tensors are.
+pub(super) fn asked(dimensions: usize, queries: &[f32]) -> Vec<RecordBatch> {
+    let of_request = |queries: &[f32]| {
         let count = queries.len() / dimensions;
         let columns: [(&str, ArrayRef); 3] = [
             ("query", Arc::new(UInt32Array::from_iter_values(0..count as u32))),
             ("name", Arc::new(StringArray::from_iter_values((0..count).map(|query| query.to_string())))),
             ("object", lists(dimensions, queries)),
         ];
-        let batch = RecordBatch::try_from_iter(columns).expect("columns of one length");
+        RecordBatch::try_from_iter(columns).expect("columns of one length")
+    };
+    queries.chunks(OF_REQUEST * dimensions).map(of_request).collect()
+}
+
+/// Searches for the queries of all requests at once: the batches of the requests in their order.
+pub(super) fn batches(
+    runtime: &Runtime,
+    prepared: &Arc<Prepared>,
+    asked: &[RecordBatch],
+) -> Vec<RecordBatch> {
+    let mut under_way = Vec::new();
+    for asked in asked {
         let (output, found) = RequestOutput::collected();
         let submission = Submission {
-            inputs: BTreeMap::from([("query".to_owned(), RequestInput::batches(vec![batch]))]),
+            inputs: BTreeMap::from([("query".to_owned(), RequestInput::batches(vec![asked.clone()]))]),
             outputs: BTreeMap::from([("results".to_owned(), output)]),
             ..Submission::default()
         };
