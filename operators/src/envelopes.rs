@@ -3,6 +3,7 @@
 //! Invariant: envelopes leave in their order, and few are made before they can leave.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::operator::{BoxError, Context, Out, Pushed};
@@ -46,6 +47,22 @@ impl Envelopes {
                 return Ok(Some(Pushed::Closed));
             }
         }
+    }
+
+    /// As [`Envelopes::send`], for so many rows, of which an envelope has at most so many; `make` makes one of some rows.
+    ///
+    /// # Errors
+    /// As [`Envelopes::send`].
+    pub(crate) fn send_rows(
+        &mut self,
+        cx: &mut Context<'_>,
+        output: Out,
+        (rows, at_once): (usize, usize),
+        make: impl Fn(Range<usize>) -> Result<Envelope, EnvelopeError> + Sync,
+    ) -> Result<Option<Pushed>, BoxError> {
+        self.send(cx, output, rows.div_ceil(at_once), |place| {
+            make(place * at_once..rows.min((place + 1) * at_once))
+        })
     }
 
     /// Makes the next envelopes.

@@ -2,7 +2,7 @@
 // constants.
 //
 // A work group has one query. SHARING items share a row, each with one of the partial sums of the reference, which are added in its
-// order. Only sums and products are computed here; the host takes roots and quotients.
+// order. The host takes roots and quotients; the root here, which IEEE 754 rounds too, only orders rows.
 
 #if !defined(cl_khr_fp64) && !defined(__opencl_c_fp64)
 #error "this device has no doubles"
@@ -87,3 +87,46 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void exact_sums(
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 }
+
+#if SUMS == 1
+#if defined(DIFFERENCES)
+#define DISTANCE(sum) sqrt(sum)
+#else
+#define DISTANCE(sum) (0.0 - (sum))
+#endif
+
+// The `wanted` nearest of the listed rows of each query, by distance, then by row. A work group has one query. The place of a row is the
+// number of rows before it: lists are short, and each row is compared with all.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void exact_ranks(
+    __global const uint2 *found, uint most, __global const uint *counts, __global const double *sums, uint wanted,
+    // By query, `wanted` entries and their sums.
+    __global uint2 *nearest, __global double *nearest_sums) {
+    __local double distances[ITEMS];
+    __local uint rows[ITEMS];
+    const uint item = get_local_id(0), query = get_group_id(0);
+    const uint count = counts[query] <= most ? counts[query] : 0;
+    found += (ulong)query * most;
+    sums += (ulong)query * most;
+    for (uint first = 0; first < count; first += ITEMS) {
+        const uint own = min(first + item, count - 1);
+        const uint2 entry = found[own];
+        const double sum = sums[own], distance = DISTANCE(sum);
+        uint before = 0;
+        for (uint others = 0; others < count; others += ITEMS) {
+            const uint other = min(others + item, count - 1), upto = min((uint)ITEMS, count - others);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            distances[item] = DISTANCE(sums[other]);
+            rows[item] = found[other].x;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint i = 0; i < upto; i++) {
+                before += distances[i] < distance || (distances[i] == distance && rows[i] < entry.x) ? 1 : 0;
+            }
+        }
+        if (first + item < count && before < wanted) {
+            const ulong to = (ulong)query * wanted + before;
+            nearest[to] = entry;
+            nearest_sums[to] = sum;
+        }
+    }
+}
+#endif

@@ -1,7 +1,8 @@
-//! f64 distances of a few rows of each query on a device: constants for `exact.cl`, and the distance from what it sums up.
+//! f64 distances of a few rows of each query on a device, and the nearest of these: constants for `exact.cl`, and the distance from
+//! what it sums up.
 //!
-//! Invariant: the kernel computes only sums and products of doubles, in the order of the reference, and a device rounds these as
-//! IEEE 754 does. So a distance has the bits of [`VectorMeasure::between`].
+//! Invariant: the kernels compute only sums, products and roots of doubles, sums in the order of the reference, and a device rounds
+//! these as IEEE 754 does. So a distance has the bits of [`VectorMeasure::between`], and rows are in the order of their distances.
 
 use super::device::number_constants;
 use super::measure::{LANES, VectorMeasure};
@@ -10,8 +11,11 @@ use crate::numbers::NumberType;
 /// The source of the kernel.
 pub const TEXT: &str = include_str!("exact.cl");
 
-/// The kernel's name.
+/// The kernel that computes sums.
 pub const KERNEL: &str = "exact_sums";
+
+/// The kernel that leaves the nearest of the rows whose sums are known.
+pub const RANKS: &str = "exact_ranks";
 
 /// Work items of a group, which has one query.
 pub const ITEMS: usize = 256;
@@ -37,6 +41,11 @@ pub fn sums(measure: VectorMeasure) -> usize {
         VectorMeasure::L2 | VectorMeasure::InnerProduct => 1,
         VectorMeasure::Cosine => 2,
     }
+}
+
+/// Whether there is a kernel that ranks: a cosine takes a quotient, and has a rule for vectors without a direction.
+pub fn ranks(measure: VectorMeasure) -> bool {
+    sums(measure) == 1
 }
 
 /// The distance of a row from the kernel's sums; `square` is the inner product of the query with itself. Nothing for a cosine of a

@@ -193,7 +193,7 @@ static L1: [KernelSpec; 1] = [KernelSpec {
 /// The kernel that sums up f64 distances of rows in a buffer of this name.
 macro_rules! sums_of {
     ($rows:literal) => {
-        [KernelSpec {
+        KernelSpec {
             name: vector_sums::KERNEL,
             arguments: &[
                 ($rows, Argument::Buffer),
@@ -205,12 +205,25 @@ macro_rules! sums_of {
                 ("counts", Argument::Buffer),
                 ("sums", Argument::Buffer),
             ],
-        }]
+        }
     };
 }
 
-static SUMS_OF_ROWS: [KernelSpec; 1] = sums_of!("rows");
-static SUMS_OF_WIDE_ROWS: [KernelSpec; 1] = sums_of!("wide_rows");
+const RANKS: KernelSpec = KernelSpec {
+    name: vector_sums::RANKS,
+    arguments: &[
+        ("found", Argument::Buffer),
+        ("most", Argument::Value(4)),
+        ("counts", Argument::Buffer),
+        ("sums", Argument::Buffer),
+        ("wanted", Argument::Value(4)),
+        ("nearest", Argument::Buffer),
+        ("nearest_sums", Argument::Buffer),
+    ],
+};
+
+static SUMS_OF_ROWS: [KernelSpec; 2] = [sums_of!("rows"), RANKS];
+static SUMS_OF_WIDE_ROWS: [KernelSpec; 2] = [sums_of!("wide_rows"), RANKS];
 
 /// The kernel `k_least` over arrays in a buffer of this name.
 macro_rules! k_least {
@@ -252,12 +265,14 @@ pub fn permutations_program(shape: permutations::Shape) -> ProgramSource {
     }
 }
 
-/// The sums of f64 distances of listed rows (`vector/exact.cl`): of the rows that the scan reads, or of wider ones.
+/// The sums of f64 distances of listed rows (`vector/exact.cl`), of the rows that the scan reads or of wider ones; and the nearest by
+/// them, if devices [rank](vector_sums::ranks).
 pub fn sums_program(measure: VectorMeasure, numbers: NumberType, are_wide: bool) -> ProgramSource {
     let (rows, kernels) = match are_wide {
         true => ("wide_rows", &SUMS_OF_WIDE_ROWS),
         false => ("rows", &SUMS_OF_ROWS),
     };
+    let kernels = if vector_sums::ranks(measure) { &kernels[..] } else { &kernels[..1] };
     ProgramSource {
         name: "vector_sums",
         text: vector_sums::TEXT,

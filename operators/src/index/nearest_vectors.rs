@@ -3,6 +3,7 @@
 //! Invariant: the answer is the k least (f64 distance, id), whatever the codes, the instructions and the number of slots. The
 //! slots bound pieces of the store side by side; each piece begins with the ranges that the pieces before it have left.
 
+pub(super) mod numbers;
 mod sums;
 mod block;
 pub(super) mod candidates;
@@ -15,8 +16,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float32Type;
 use boxwork_kernels::CodePath;
 use boxwork_kernels::codes::{CodeNearest, CodeQueries};
 use boxwork_kernels::vector::device::Plan;
@@ -24,13 +23,14 @@ use boxwork_kernels::vector::{ByteQueries, FlatQueries, Nearest, VectorMeasure, 
 use boxwork_runtime::feeding::Picked;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Pushed};
 use boxwork_runtime::parameter::{Default, DeviceChoice, Parameter, ParameterType, Value};
-use boxwork_stores::kinds::{Kind as _, Vectors, as_f32};
+use boxwork_stores::kinds::{Kind as _, Vectors};
 use boxwork_stores::object_store::ObjectStore;
 use boxwork_stores::space::Space;
 use boxwork_stores::store_error::StoreError;
 use boxwork_stores::subset::Subset;
 use boxwork_stores::vector_codes::vectors_of;
 
+use self::numbers::Numbers;
 use self::on_device::{Chunks, DEVICE_ROWS_MIN, Sized, VectorScan};
 use self::source::Source;
 use super::metric_search::{INPUTS as QUERIES, OUTPUTS};
@@ -39,6 +39,7 @@ use crate::devices::stage::DeviceStage;
 use crate::resources::{self, SPACE, check_range, device_parameter, get_range, range_parameter};
 use crate::search::answers::Answers;
 use crate::search::queries::{K, Queries};
+use crate::search::scan_lists::query_vectors;
 use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
 const INPUTS: &[In] = &[QUERIES[0], first::CANDIDATES];
@@ -255,16 +256,9 @@ impl NearestVectors {
         let Shared { space, vectors, measure, codes, .. } = &*self.shared;
         let subset = self.among.read(cx, &**space.store())?;
         let queries = Queries::of_side(cx, INPUTS[0], space)?;
-        let mut numbered = Vec::new();
-        for envelope in cx.side(INPUTS[0]) {
-            let objects =
-                as_f32(envelope.column("object")?).ok_or_else(|| BoxError::new("a query is no vector"))?;
-            let lists = objects.as_list::<i32>();
-            for (row, number) in envelope.u32s("query")?.iter().enumerate() {
-                numbered.push((*number, lists.value(row).as_primitive::<Float32Type>().values().to_vec()));
-            }
-        }
-        numbered.sort_by_key(|(number, _)| *number);
+        let dimensions = vectors.kind().dimensions();
+        let (_, numbers) = query_vectors(cx.side(INPUTS[0]), dimensions)?;
+        let numbers = Numbers::new(dimensions, Arc::new(numbers));
         let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
         let mut search = Search {
             queries,
@@ -281,7 +275,6 @@ impl NearestVectors {
             search.found = Found::All(few.ids().map(|id| (0.0, id as u32)).collect());
             return Ok(search);
         }
-        let numbers: Vec<Vec<f32>> = numbered.into_iter().map(|(_, numbers)| numbers).collect();
         if codes.is_given() && self.is_asked && self.picked.devices.is_some() {
             cx.note("vectors are searched by codes on slots: devices scan rows, with `codes` none");
         }
@@ -295,8 +288,7 @@ impl NearestVectors {
         let sizes = (self.k, self.range);
         let (ranges, ranked_first) =
             first::ranges(cx, &search.queries, &**space.store(), subset.as_deref(), sizes)?;
-        let numbers: Vec<&[f32]> = numbers.iter().map(Vec::as_slice).collect();
-        let (path, dimensions) = (CodePath::detect(), vectors.kind().dimensions());
+        let (numbers, path) = (numbers.each(0..numbers.len()), CodePath::detect());
         let bytes = || ByteQueries::new(path, *measure, vectors.kind().number_type(), dimensions, &numbers);
         // Products of bytes are as fast as bounds by 8 bits, and leave no more than the answer.
         let bytes = if codes.is_given() { None } else { bytes() };

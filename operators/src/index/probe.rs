@@ -19,17 +19,20 @@ use boxwork_stores::lists::Lists;
 
 use super::nearest_vectors::Shared;
 use super::nearest_vectors::candidates::{Candidates, Parted};
+use super::nearest_vectors::numbers::Numbers;
 use super::nearest_vectors::on_device::{Scan, Sized};
 use crate::columns;
 use crate::devices::code_path;
+use crate::envelopes::Envelopes;
 use crate::resources::device_parameter;
+use crate::search::answers::ByQuery;
 use crate::search::scan_lists::{DEVICE_OBJECTS_MIN, LISTS, query_vectors};
 
 /// Queries that a slot compares with the centroids, or ranks, at a time.
 const QUERIES_AT_ONCE: usize = 64;
 
-/// The most rows of an envelope.
-const ENVELOPE_ROWS: usize = 1 << 14;
+/// The most rows of an envelope: slots make several at a time.
+const ENVELOPE_ROWS: usize = 1 << 13;
 
 /// Fewer pairs of a query and a centroid are left to slots, unless the user asks for the devices.
 const PAIRS_MIN: usize = 1 << 20;
@@ -86,13 +89,9 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
         sized: None,
         slots: bind.slots() as u64,
         scan: None,
-        found: Vec::new(),
-        next: 0,
+        found: None,
     }))
 }
-
-/// A query, and the distance of a list that it looks into.
-type Found = (u32, f64, u32);
 
 struct Probe {
     lists: Arc<Lists>,
@@ -106,21 +105,20 @@ struct Probe {
     sized: Option<Sized>,
     slots: u64,
     scan: Option<OnDevices>,
-    /// Those of the last envelopes, and the first that is not given yet.
-    found: Vec<Found>,
-    next: usize,
+    /// The lists of the last envelopes' queries, while some are not given yet.
+    found: Option<(ByQuery<u32>, Envelopes)>,
 }
 
 /// Queries that devices compare with the centroids.
 struct OnDevices {
     numbers: Vec<u32>,
-    vectors: Vec<f32>,
+    vectors: Arc<Vec<f32>>,
     scan: Scan,
 }
 
 impl Operator for Probe {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        if self.next == self.found.len() && self.scan.is_none() {
+        if self.found.is_none() && self.scan.is_none() {
             let envelopes: Vec<Envelope> = std::iter::from_fn(|| cx.take(QUERIES)).collect();
             if envelopes.is_empty() {
                 return Ok(if cx.is_ended(QUERIES) { Flow::Done } else { Flow::Wait });
@@ -133,8 +131,9 @@ impl Operator for Probe {
                 flow => return Ok(flow),
             }
             ask(&|| cx.is_cancelled())?;
-            let found = self.scan.take().map(|on_devices| self.ranked(cx, on_devices)).transpose()?;
-            (self.found, self.next) = (found.unwrap_or_default(), 0);
+            if let Some(on_devices) = self.scan.take() {
+                self.found = Some((self.ranked(cx, on_devices)?, Envelopes::default()));
+            }
         }
         self.give(cx)
     }
@@ -143,22 +142,24 @@ impl Operator for Probe {
 impl Probe {
     /// Gives what there is room for: a request of many queries with many lists each has more rows than an envelope.
     fn give(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        while self.next < self.found.len() {
-            if !cx.has_room(PROBES) {
-                return Ok(Flow::Wait);
-            }
-            let rows = &self.found[self.next..self.found.len().min(self.next + ENVELOPE_ROWS)];
-            self.next += rows.len();
+        let Some((found, envelopes)) = &mut self.found else { return Ok(Flow::More) };
+        let sent = envelopes.send_rows(cx, PROBES, (found.len(), ENVELOPE_ROWS), |rows| {
+            let rows = found.rows(rows);
             let columns: [(&str, ArrayRef); 3] = [
                 ("query", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.0)))),
-                ("list", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.2)))),
-                ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.1)))),
+                ("list", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.1)))),
+                ("distance", Arc::new(Float64Array::from_iter_values(rows.iter().map(|row| row.2)))),
             ];
-            if cx.push(PROBES, Envelope::from_columns(columns)?)? == Pushed::Closed {
-                return Ok(Flow::Done);
+            Envelope::from_columns(columns)
+        })?;
+        Ok(match sent {
+            None => Flow::Wait,
+            Some(Pushed::Closed) => Flow::Done,
+            Some(Pushed::Sent) => {
+                self.found = None;
+                Flow::More
             }
-        }
-        Ok(Flow::More)
+        })
     }
 
     /// Finds the lists of some queries on slots, or hands the queries over to devices.
@@ -167,8 +168,9 @@ impl Probe {
         let (numbers, mut vectors) = query_vectors(envelopes, dimensions)?;
         self.lists.prepare(&mut vectors);
         let are_many = self.is_asked || numbers.len().saturating_mul(self.lists.count()) >= PAIRS_MIN;
+        let vectors = Arc::new(vectors);
         if are_many && self.probes <= K_MAX {
-            let each = vectors.chunks_exact(dimensions).map(<[f32]>::to_vec).collect();
+            let each = Numbers::new(dimensions, Arc::clone(&vectors));
             let sized = self.sized.unwrap_or_else(|| Sized::new(Plan::new(self.probes)));
             let scan = Scan::new(&self.centroids, each, (self.probes, self.slots, sized), &self.picked);
             if let Some(scan) = scan {
@@ -188,12 +190,13 @@ impl Probe {
             });
         });
         ask(&|| cx.is_cancelled())?;
-        (self.found, self.next) = (rows(&numbers, pieces.into_iter().flat_map(|(_, nearest)| nearest)), 0);
+        let nearest = pieces.into_iter().flat_map(|(_, nearest)| nearest);
+        self.found = Some((by_query(&numbers, nearest), Envelopes::default()));
         Ok(())
     }
 
     /// Ranks what devices have left of the lists.
-    fn ranked(&self, cx: &mut Context<'_>, on_devices: OnDevices) -> Result<Vec<Found>, BoxError> {
+    fn ranked(&self, cx: &mut Context<'_>, on_devices: OnDevices) -> Result<ByQuery<u32>, BoxError> {
         let OnDevices { numbers, vectors, scan } = on_devices;
         let (lists, probes, dimensions) = (&*self.lists, self.probes, self.lists.quantizers().dimensions());
         let mut each: Vec<(Candidates, Vec<(f64, u32)>)> =
@@ -202,7 +205,7 @@ impl Probe {
             let cancelled = inside.cancelled();
             inside.for_each_chunk_of(&mut each, QUERIES_AT_ONCE, |first, each| {
                 for (query, (found, nearest)) in (first..).zip(each).filter(|_| !cancelled()) {
-                    let Parted { known, rest } = found.take().into_parted();
+                    let Parted { known, rest, .. } = found.take().into_parted();
                     let vector = &vectors[query * dimensions..][..dimensions];
                     *nearest = lists.nearest_among(vector, known, rest, probes);
                 }
@@ -210,17 +213,13 @@ impl Probe {
         });
         ask(&|| cx.is_cancelled())?;
         cx.count("centroids compared on devices", (numbers.len() * lists.count()) as u64);
-        Ok(rows(&numbers, each.into_iter().map(|(_, nearest)| nearest)))
+        Ok(by_query(&numbers, each.into_iter().map(|(_, nearest)| nearest)))
     }
 }
 
-/// The rows to give.
-fn rows(numbers: &[u32], nearest: impl Iterator<Item = Vec<(f64, u32)>>) -> Vec<Found> {
-    let of_query = |(query, lists): (&u32, Vec<(f64, u32)>)| {
-        let query = *query;
-        lists.into_iter().map(move |(distance, list)| (query, distance, list))
-    };
-    numbers.iter().zip(nearest).flat_map(of_query).collect()
+/// The lists of each query.
+fn by_query(numbers: &[u32], nearest: impl Iterator<Item = Vec<(f64, u32)>>) -> ByQuery<u32> {
+    ByQuery::new(numbers.iter().copied().zip(nearest).collect())
 }
 
 #[cfg(test)]

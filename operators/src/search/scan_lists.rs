@@ -148,11 +148,15 @@ impl Operator for ScanLists {
         if self.search.is_none() {
             self.search = self.begin(cx)?;
         }
-        match &mut self.search {
-            None => Ok(Flow::Done),
-            Some(Search::OnDevices(stage)) => stage.process(cx),
-            Some(Search::Found(found)) => found.give(cx, CANDIDATES),
+        let flow = match &mut self.search {
+            None => Flow::Done,
+            Some(Search::OnDevices(stage)) => stage.process(cx)?,
+            Some(Search::Found(found)) => found.give(cx, CANDIDATES)?,
+        };
+        if flow == Flow::Done {
+            cx.count("bytes of lists in memory", self.shared.lists.memory_bytes() as u64);
         }
+        Ok(flow)
     }
 }
 
@@ -241,7 +245,9 @@ impl ScanLists {
             *query = place as u32;
         }
         let mut probes = std::mem::take(&mut self.probes);
-        probes.sort_by_key(|(_, place)| *place);
+        if !probes.is_sorted_by_key(|(_, place)| *place) {
+            probes.sort_by_key(|(_, place)| *place);
+        }
         Ok(probes)
     }
 }
@@ -263,7 +269,9 @@ pub(crate) fn query_vectors(
             let vector = parts.map_or(&[][..], |(numbers, offsets)| {
                 &numbers[offsets[row] as usize..offsets[row + 1] as usize]
             });
-            if vector.len() != dimensions || !vector.iter().all(|x| x.is_finite()) {
+            // All numbers are looked at, so that vector units do it.
+            let is_finite = vector.iter().fold(true, |all, x| all & x.is_finite());
+            if vector.len() != dimensions || !is_finite {
                 let length = vector.len();
                 return Err(BoxError::new(format!(
                     "query {number} is no vector of {dimensions} finite numbers (it has {length})"

@@ -45,6 +45,8 @@ pub(super) struct Request {
     few: Option<OfFew>,
     /// The exact distances to compute, if any.
     sums: Option<Sums>,
+    /// Entries that come back for a query at most.
+    back: usize,
     /// Numbers of a row as the device takes it.
     dimensions: usize,
     /// Unique to these queries within the process.
@@ -75,6 +77,10 @@ impl Request {
         });
         // A slot ranks the rows of a few queries in less time than a launch takes.
         let sums = sums.filter(|_| few.is_none());
+        let back = match &sums {
+            Some(sums) if sums.are_ranked => k.clamp(1, plan.found),
+            _ => plan.found,
+        };
         Self {
             queries,
             plan,
@@ -85,6 +91,7 @@ impl Request {
             program: vectors_program(products, dimensions),
             few,
             sums,
+            back,
             dimensions,
             version,
         }
@@ -178,18 +185,26 @@ impl VectorBlock {
         self.shared.chunks.rows(&self.shared.vectors, self.chunk)
     }
 
-    /// The rows that may be among the nearest of a query, and their values; nothing if its list has overflowed.
+    /// How many rows may be among the nearest of a query; nothing if its list has overflowed.
+    pub(super) fn listed(&self, query: usize) -> Option<u64> {
+        let count =
+            self.counts.get(query).copied().filter(|count| *count as usize <= self.request.plan.found);
+        count.map(u64::from)
+    }
+
+    /// The rows that may be among the nearest of a query, or the nearest of them if the device ranks, and their values; nothing if its
+    /// list has overflowed.
     pub(super) fn entries(&self, query: usize) -> Option<impl Iterator<Item = (u64, f32)> + '_> {
-        let (most, first) = (self.request.plan.found, self.rows().start);
-        let count = self.counts.get(query).map(|count| *count as usize).filter(|count| *count <= most)?;
-        let entries = self.found[2 * query * most..].chunks_exact(2).take(count);
+        let (back, first) = (self.request.back, self.rows().start);
+        let count = back.min(self.listed(query)? as usize);
+        let entries = self.found[2 * query * back..].chunks_exact(2).take(count);
         Some(entries.map(move |entry| (first + u64::from(entry[0]), f32::from_bits(entry[1]))))
     }
 
     /// The rows of a query whose exact distances were computed, and their sums.
     pub(super) fn sums(&self, query: usize) -> impl Iterator<Item = (u64, &[f64])> + '_ {
         let of_entry = self.request.sums.as_ref().map_or(1, |sums| sums.count);
-        let first = query * self.request.plan.found * of_entry;
+        let first = query * self.request.back * of_entry;
         let sums = self.sums.get(first..).unwrap_or_default().chunks_exact(of_entry);
         self.entries(query).into_iter().flatten().map(|(row, _)| row).zip(sums)
     }
@@ -253,14 +268,14 @@ impl VectorBlock {
             let values = [("capacity", number(plan.capacity)), ("most", number(plan.found))];
             feed.launch(&request.program, "hand_over", Grid::of([count], [ITEMS]), &values)?;
         }
-        if let Some(sums) = &request.sums {
-            self.enqueue_sums(feed, sums, key(ROWS))?;
-        }
         feed.read::<u32>("counts", count)?;
-        feed.read::<[u32; 2]>("found", count * plan.found)
+        match &request.sums {
+            Some(sums) => self.enqueue_sums(feed, sums, key(ROWS)),
+            None => feed.read::<[u32; 2]>("found", count * request.back),
+        }
     }
 
-    /// Computes the sums of the exact distances of what was handed over.
+    /// Computes the sums of the exact distances of what was handed over, and leaves the nearest if the device ranks.
     fn enqueue_sums(&self, feed: &mut Feed<'_>, sums: &Sums, key: SharedKey) -> Result<(), DeviceError> {
         let (queries, most) = (&self.request.queries, self.request.plan.found);
         if sums.rows == ExactRows::Beside {
@@ -275,8 +290,18 @@ impl VectorBlock {
         feed.output::<f64>("sums", numbers)?;
         let sizes = [("stride", sums.stride), ("dimensions", queries.dimensions()), ("most", most)];
         let values = sizes.map(|(name, size)| (name, number(size)));
-        feed.launch(&sums.program, exact::KERNEL, Grid::of([queries.len()], [exact::ITEMS]), &values)?;
-        feed.read::<f64>("sums", numbers)
+        let grid = Grid::of([queries.len()], [exact::ITEMS]);
+        feed.launch(&sums.program, exact::KERNEL, grid, &values)?;
+        let back = queries.len() * self.request.back;
+        if sums.are_ranked {
+            feed.output::<[u32; 2]>("nearest", back)?;
+            feed.output::<f64>("nearest_sums", back)?;
+            let values = [("most", number(most)), ("wanted", number(self.request.back))];
+            feed.launch(&sums.program, exact::RANKS, grid, &values)?;
+        }
+        let (found, numbers_back) = sums.come_back();
+        feed.read::<[u32; 2]>(found, back)?;
+        feed.read::<f64>(numbers_back, back * sums.count)
     }
 
     /// Computes the values of all rows, slice by slice, and lists those that may be among the nearest. Returns whether they are
@@ -417,9 +442,11 @@ impl Block for VectorBlock {
 
     fn collect(&mut self, back: &Back<'_>) {
         self.counts = back.numbers::<u32>("counts").to_vec();
-        self.found = back.numbers::<[u32; 2]>("found").as_flattened().to_vec();
-        if self.request.sums.is_some() {
-            self.sums = back.numbers::<f64>("sums").to_vec();
+        let sums = self.request.sums.as_ref().map(Sums::come_back);
+        self.found =
+            back.numbers::<[u32; 2]>(sums.map_or("found", |(found, _)| found)).as_flattened().to_vec();
+        if let Some((_, sums)) = sums {
+            self.sums = back.numbers::<f64>(sums).to_vec();
         }
     }
 }

@@ -32,6 +32,7 @@ use self::known::{Known, OfQuery};
 pub(in crate::index) use self::scan::Scan;
 use super::block::{Request, VectorBlock};
 use super::candidates::Candidates;
+use super::numbers::Numbers;
 use super::sums::{ExactRows, Sums};
 use super::{Found, PIECE_ROWS, Packed, Shared, part, scan};
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
@@ -86,7 +87,7 @@ pub(super) struct VectorScan {
     subset: Option<Arc<Subset>>,
     /// Whether all devices have matrix units, or tests want them emulated.
     has_units: bool,
-    numbers: Vec<Vec<f32>>,
+    numbers: Numbers,
     groups: Vec<Group>,
     residence: Residence,
     /// Whether devices compute in f64, and whether there is room for halves and the rows themselves.
@@ -130,7 +131,7 @@ pub(super) fn can_scan(k: usize, picked: &Picked) -> bool {
 /// The scan on the devices that are picked, if they can do it.
 pub(super) fn stage(
     shared: &Arc<Shared>,
-    numbers: Vec<Vec<f32>>,
+    numbers: Numbers,
     (k, range, slots, sized): (usize, f64, u64, Sized),
     subset: Option<&Arc<Subset>>,
     picked: &Picked,
@@ -143,7 +144,7 @@ pub(super) fn stage(
 impl VectorScan {
     fn new(
         shared: &Arc<Shared>,
-        numbers: Vec<Vec<f32>>,
+        numbers: Numbers,
         (k, range, slots, sized): (usize, f64, u64, Sized),
         subset: Option<&Arc<Subset>>,
         (devices, allowed): (&Devices, &Arc<[usize]>),
@@ -215,7 +216,8 @@ impl VectorScan {
         let (measure, dimensions) = (self.shared.measure, self.shared.vectors.kind().dimensions());
         let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
         let of_group = |group: &Group| {
-            DeviceQueries::new(measure, dimensions, &self.numbers[group.queries.clone()], &mut pieces)
+            let queries = self.numbers.each(group.queries.clone());
+            DeviceQueries::new(measure, dimensions, &queries, &mut pieces)
         };
         let packed: Option<Vec<_>> = self.groups.iter().map(of_group).collect();
         packed.ok_or_else(|| Interrupted.into())
@@ -269,14 +271,14 @@ impl VectorScan {
                 let (batch, at) = vectors.locate(row)?;
                 let dimensions = vectors.kind().dimensions();
                 let all = objects.batch(batch)?.all();
-                let exact = measure.compared(&self.numbers[query], part(all, dimensions, at..at + 1));
+                let exact = measure.compared(self.numbers.of(query), part(all, dimensions, at..at + 1));
                 let error = self.found[query].error();
                 // A value that is no number says nothing.
                 let apart = (f64::from(value) - exact).abs();
                 if !value.is_nan() && (apart.is_nan() || apart > error) {
                     return Ok(false);
                 }
-                let row = measure.to(&self.numbers[query], part(all, dimensions, at..at + 1));
+                let row = measure.to(self.numbers.of(query), part(all, dimensions, at..at + 1));
                 if self
                     .known
                     .first_of(block, place, query)
@@ -324,7 +326,8 @@ impl DeviceTask for VectorScan {
         let rows = ExactRows::of(products, is_halved, self.fits_both).filter(|_| self.has_doubles);
         let of = (self.shared.measure, self.shared.vectors.kind().number_type());
         for (group, queries) in self.groups.iter_mut().zip(packed) {
-            let sums = rows.map(|rows| Sums::new(rows, products, of, &self.numbers[group.queries.clone()]));
+            let of_group = || (&self.numbers, group.queries.clone());
+            let sums = rows.map(|rows| Sums::new(rows, products, of, of_group()));
             let sizes = (self.sized.plan, self.k, self.sized.work_groups);
             let request = Request::new(queries, products, sizes, (self.subset.clone(), sums));
             group.request = Some(Arc::new(request));
@@ -384,16 +387,20 @@ impl DeviceTask for VectorScan {
         let (rule, known) = self.known.parts();
         let of_queries = self.found[queries.clone()].iter_mut().zip(&mut known[queries.clone()]);
         let mut of_queries: Vec<(&mut Nearest, &mut OfQuery)> = of_queries.collect();
+        // Values limit the search in chunks to come.
+        let is_last = self.groups[group].left == 1;
         cx.inside(|inside| {
             inside.for_each_chunk_of(&mut of_queries, QUERIES_AT_ONCE, |first, of_queries| {
                 for (place, (found, known)) in (first..).zip(of_queries) {
-                    let mut listed = 0;
-                    for (row, value) in block.entries(place).into_iter().flatten() {
-                        found.push(f64::from(value), row as u32);
-                        listed += 1;
+                    let came = block.entries(place).map_or(0, |entries| entries.count());
+                    let computed = block.listed(place).unwrap_or(0);
+                    known.take_over(came, computed, rule.distances(&block, place, queries.start + place));
+                    if !is_last || known.has_gaps() || block.listed(place).is_none() {
+                        for (row, value) in block.entries(place).into_iter().flatten() {
+                            found.push(f64::from(value), row as u32);
+                        }
+                        found.cut();
                     }
-                    found.cut();
-                    known.take_over(listed, rule.distances(&block, place, queries.start + place));
                 }
             });
         });
@@ -439,7 +446,7 @@ impl DeviceTask for VectorScan {
             left.push_front(Item::Rows(upto..rows.end, group, places.clone()));
         }
         let places = places.unwrap_or_else(|| self.groups[group].queries.clone().collect());
-        let numbers: Vec<&[f32]> = places.iter().map(|query| self.numbers[*query].as_slice()).collect();
+        let numbers: Vec<&[f32]> = places.iter().map(|query| self.numbers.of(*query)).collect();
         let dimensions = self.shared.vectors.kind().dimensions();
         let packed =
             Packed::Flat(FlatQueries::new(CodePath::detect(), self.shared.measure, dimensions, &numbers));

@@ -143,6 +143,11 @@ pub(super) enum Left {
 /// Leaves the k least, in order.
 fn k_least(found: &mut Vec<(f64, u64)>, k: usize) {
     let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    // Devices rank the rows of a chunk.
+    if found.is_sorted_by(|a, b| order(a, b).is_lt()) {
+        found.truncate(k);
+        return;
+    }
     if found.len() > k && k > 0 {
         found.select_nth_unstable_by(k - 1, order);
     }
@@ -157,8 +162,8 @@ pub(super) fn exact(query: &Query, left: Left, k: usize, range: f64, interrupt: 
     let rows: Arc<[(f64, u32)]> = match left {
         Left::Bounds(nearest) => nearest.finish().into(),
         Left::Values(candidates) => {
-            let Parted { known, rest } = candidates.into_parted();
-            computed += known.len() as u64;
+            let Parted { known, rest, computed: of_devices } = candidates.into_parted();
+            computed += of_devices;
             let known = known.into_iter().map(|(distance, row)| (distance, u64::from(row)));
             found.extend(known.filter(|(distance, _)| *distance <= range));
             k_least(&mut found, k);

@@ -3,10 +3,13 @@
 //! They need rows without rounding. Halves are such where rounding to them has changed no number; else the rows lie on the device twice,
 //! if it has room for both.
 
+use std::ops::Range;
+
 use boxwork_kernels::vector::device::{Products, padded};
 use boxwork_kernels::vector::{NumberType, VectorMeasure, exact};
 use boxwork_runtime::feeding::ProgramSource;
 
+use super::numbers::Numbers;
 use crate::devices::device_kernels::sums_program;
 
 /// The rows whose distances a device computes.
@@ -38,6 +41,8 @@ pub(super) struct Sums {
     pub(super) stride: usize,
     /// Sums of a row.
     pub(super) count: usize,
+    /// Whether the device leaves the nearest by them alone.
+    pub(super) are_ranked: bool,
     /// Query by query, as it was given, if devices take it otherwise.
     pub(super) queries: Option<Vec<f32>>,
 }
@@ -47,9 +52,9 @@ impl Sums {
         rows: ExactRows,
         products: Products,
         (measure, numbers): (VectorMeasure, NumberType),
-        queries: &[Vec<f32>],
+        (numbers_of, queries): (&Numbers, Range<usize>),
     ) -> Self {
-        let dimensions = queries.first().map_or(0, Vec::len);
+        let dimensions = numbers_of.dimensions();
         let (form, stride) = match (rows, products) {
             (ExactRows::Scanned, Products::Halves) => (NumberType::F16, padded(dimensions)),
             _ => (numbers, dimensions),
@@ -59,7 +64,13 @@ impl Sums {
             rows,
             stride,
             count: exact::sums(measure),
-            queries: (measure == VectorMeasure::Cosine).then(|| queries.concat()),
+            are_ranked: exact::ranks(measure),
+            queries: (measure == VectorMeasure::Cosine).then(|| numbers_of.part(queries).to_vec()),
         }
+    }
+
+    /// The names of the buffers of entries and of sums that come back.
+    pub(super) fn come_back(&self) -> (&'static str, &'static str) {
+        if self.are_ranked { ("nearest", "nearest_sums") } else { ("found", "sums") }
     }
 }

@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::distance::l2_of_each;
-use boxwork_kernels::interrupt::{Interrupted, ask};
+use boxwork_kernels::interrupt::ask;
 use boxwork_kernels::neighbours::{Graph, NONE};
-use boxwork_kernels::pieces::collect;
 use boxwork_kernels::vector::device::{K_MAX, Plan};
 use boxwork_kernels::vector::{VectorMeasure, inner_product};
 use boxwork_runtime::feeding::Picked;
@@ -21,20 +20,17 @@ use boxwork_stores::space::Space;
 
 use crate::index::nearest_vectors::Shared;
 use crate::index::nearest_vectors::candidates::{Candidates, Parted};
+use crate::index::nearest_vectors::numbers::Numbers;
 use crate::index::nearest_vectors::on_device::{Scan, Sized};
-use crate::pieces::side_by_side;
 
 /// The most rows of a scan.
-const BATCH_ROWS: usize = 4096;
+const BATCH_ROWS: usize = 8192;
 /// The bytes of the lists of a scan on a device, about.
 const LISTS_BYTES: usize = 1 << 28;
 /// Scans under way.
 const UNDER_WAY: usize = 2;
 /// Rows that a slot ranks at a time.
 const PIECE_ROWS: usize = 64;
-
-/// Distances and rows, row after row.
-type Ranked = Vec<(f64, u32)>;
 
 /// The graph under way.
 pub(super) struct Batches {
@@ -88,8 +84,8 @@ impl Batches {
             of_batch,
             next: 0,
             scans: VecDeque::new(),
-            neighbours: Vec::with_capacity(ids.len() * k),
-            distances: Vec::with_capacity(ids.len() * k),
+            neighbours: vec![0; ids.len() * k],
+            distances: vec![0.0; ids.len() * k],
         }))
     }
 
@@ -98,7 +94,7 @@ impl Batches {
         let count = self.ids.len();
         while self.scans.len() < UNDER_WAY && self.next < count {
             let rows = self.next..count.min(self.next + self.of_batch);
-            let queries = self.queries(cx, rows.clone())?;
+            let queries = Numbers::of_rows(self.dimensions, Arc::clone(&self.rows), rows.clone());
             let sizes = (self.k + 1, self.slots, self.sized);
             let Some(mut scan) = Scan::new(&self.shared, queries, sizes, &self.picked) else {
                 unreachable!("devices are picked, and find as many objects")
@@ -114,20 +110,10 @@ impl Batches {
             self.scans.push_front((rows, scan));
             return Ok(flow);
         }
+        let done = rows.end;
         self.rank(cx, rows, scan.into_found())?;
-        cx.progress(self.neighbours.len() as u64 / self.k as u64, count as u64);
+        cx.progress(done as u64, count as u64);
         Ok(Flow::More)
-    }
-
-    /// Some rows as queries.
-    fn queries(&self, cx: &mut Context<'_>, rows: Range<usize>) -> Result<Vec<Vec<f32>>, BoxError> {
-        let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
-        let parts = collect(&mut pieces, rows.len().div_ceil(PIECE_ROWS), |piece| {
-            let first = rows.start + piece * PIECE_ROWS;
-            let of_piece = first..rows.end.min(first + PIECE_ROWS);
-            of_piece.map(|row| self.row(row).to_vec()).collect::<Vec<_>>()
-        });
-        Ok(parts.ok_or(Interrupted)?.into_iter().flatten().collect())
     }
 
     fn row(&self, row: usize) -> &[f32] {
@@ -141,36 +127,31 @@ impl Batches {
         rows: Range<usize>,
         found: Vec<Candidates>,
     ) -> Result<(), BoxError> {
-        let mut parts: Vec<(usize, Vec<Candidates>, Ranked)> = Vec::new();
-        let (mut found, mut first) = (found.into_iter(), rows.start);
-        while first < rows.end {
-            parts.push((first, found.by_ref().take(PIECE_ROWS).collect(), Vec::new()));
-            first += PIECE_ROWS;
-        }
+        let mut neighbours = std::mem::take(&mut self.neighbours);
+        let mut distances = std::mem::take(&mut self.distances);
+        let of_rows = rows.start * self.k..rows.end * self.k;
+        let to = neighbours[of_rows.clone()].chunks_mut(self.k).zip(distances[of_rows].chunks_mut(self.k));
+        let mut each: Vec<(Candidates, (&mut [u32], &mut [f64]))> = found.into_iter().zip(to).collect();
         let this = &*self;
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
-                for (first, found, ranked) in parts.iter_mut().filter(|_| !cancelled()) {
-                    for (row, found) in (*first..).zip(found.drain(..)) {
-                        this.rank_row(row, found, ranked);
-                    }
+            inside.for_each_chunk_of(&mut each, PIECE_ROWS, |first, each| {
+                for (row, (found, to)) in (rows.start + first..).zip(each).filter(|_| !cancelled()) {
+                    this.rank_row(row, found.take(), to);
                 }
             });
         });
+        drop(each);
+        (self.neighbours, self.distances) = (neighbours, distances);
         ask(&|| cx.is_cancelled())?;
-        for (distance, row) in parts.into_iter().flat_map(|(.., ranked)| ranked) {
-            self.neighbours.push(row);
-            self.distances.push(distance);
-        }
         Ok(())
     }
 
-    /// Appends the k neighbours of a row, and none for those that are missing.
-    fn rank_row(&self, row: usize, found: Candidates, ranked: &mut Ranked) {
+    /// Finds the k neighbours of a row, and none for those that are missing.
+    fn rank_row(&self, row: usize, found: Candidates, (neighbours, to): &mut (&mut [u32], &mut [f64])) {
         let (path, own) = (CodePath::detect(), self.row(row));
         let square = if self.measure == VectorMeasure::L2 { 0.0 } else { inner_product(own, own) };
-        let Parted { known, rest } = found.into_parted();
+        let Parted { known, rest, .. } = found.into_parted();
         let other = |id: u32| self.place(u64::from(id)).filter(|other| *other != row);
         let others: Vec<usize> = rest.into_iter().filter_map(other).collect();
         let mut distances = vec![0.0; others.len()];
@@ -187,9 +168,15 @@ impl Batches {
             distances.into_iter().zip(others.into_iter().map(|other| other as u32)).collect();
         let known = known.into_iter().filter_map(|(distance, id)| Some((distance, other(id)? as u32)));
         others.extend(known);
-        others.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        others.resize(others.len().max(self.k), (f64::MAX, NONE));
-        ranked.extend(&others[..self.k]);
+        let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        // Devices rank the rows of a chunk.
+        if !others.is_sorted_by(|a, b| order(a, b).is_lt()) {
+            others.sort_unstable_by(order);
+        }
+        let each = others.into_iter().chain(std::iter::repeat((f64::MAX, NONE)));
+        for ((distance, other), (neighbour, to)) in each.zip(neighbours.iter_mut().zip(to.iter_mut())) {
+            (*neighbour, *to) = (other, distance);
+        }
     }
 
     /// The row of an id.

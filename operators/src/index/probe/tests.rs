@@ -121,8 +121,7 @@ fn check(case: &Case, faults: Faults) -> u64 {
         sized: Some(Sized { emulates: case.emulates, ..Sized::new(Plan::new(probes)) }),
         slots: 2,
         scan: None,
-        found: Vec::new(),
-        next: 0,
+        found: None,
     };
     let wanted = answers(operator(Picked { devices: None, reason: String::new() }), case, &asked);
     assert_eq!(wanted.len(), case.queries * probes);

@@ -145,13 +145,14 @@ impl ListBlock {
         shared: &Arc<Shared>,
         request: &Arc<Request>,
         (chunk, group): (usize, usize),
-        queries: Range<usize>,
+        (queries, pairs): (Range<usize>, Option<Pairs>),
         (home, is_kept): (Option<usize>, bool),
     ) -> Self {
         let placed = &request.placed;
-        let pairs = match &*request.chunks {
-            [whole] => Pairs::new(&whole.segments, queries.clone().map(|query| placed.of(query))),
-            chunks => {
+        let pairs = match (pairs, &*request.chunks) {
+            (Some(pairs), _) => pairs,
+            (None, [whole]) => Pairs::new(&whole.segments, queries.clone().map(|query| placed.of(query))),
+            (None, chunks) => {
                 let chunk = &chunks[chunk];
                 let mut numbers = Vec::new();
                 let each = queries.clone().map(|query| placed.of_chunk(query, chunk));

@@ -10,23 +10,26 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use boxwork_kernels::interrupt::Interrupted;
 use boxwork_kernels::k_select::K_MAX;
 use boxwork_kernels::panels::{PANEL, Shortlist};
-use boxwork_kernels::product::device::{NOWHERE, Shape, Terms};
-use boxwork_kernels::vector::{VectorMeasure, inner_product};
+use boxwork_kernels::pieces::collect;
+use boxwork_kernels::product::device::{NOWHERE, Pairs, Shape, Terms};
+use boxwork_kernels::vector::VectorMeasure;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{Picked, Residence};
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
 use boxwork_stores::lists::Lists;
 use boxwork_stores::subset::Subset;
 
-use self::groups::{Group, Item, items};
+use self::groups::{Group, Item, items, pairs_of};
 use super::block::{ListBlock, Request};
 use super::placed::{Chunk, Placed, Shared};
 use super::slots::{Wanted, bring_in};
 use super::{CANDIDATES, ENVELOPE_ROWS, candidates};
 use crate::devices::stage;
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Taken};
+use crate::pieces::side_by_side;
 
 /// From so many objects on `auto` takes GPUs.
 pub(crate) const DEVICE_OBJECTS_MIN: u64 = 1 << 16;
@@ -51,6 +54,8 @@ const TERMS_SHARE: u64 = 4;
 /// the rest is for chunks that stay.
 const CHUNK_SHARE: u64 = 32;
 const BLOCKS_SHARE: u64 = 16;
+/// Queries whose candidates a slot looks up at a time.
+const CANDIDATES_AT_ONCE: usize = 64;
 /// Queries whose least of a chunk a slot takes over at a time.
 const MERGED_AT_ONCE: usize = 64;
 /// Queries of a block whose first candidate is computed again.
@@ -155,11 +160,9 @@ pub(super) fn stage(
     let Some(placed) = Placed::new(cx, shared, &vectors, &probes, subset)? else {
         return Ok(Begun::Cancelled);
     };
-    let dimensions = lists.quantizers().dimensions();
-    let is_small =
-        |query: &[f32]| (inner_product(query, query).sqrt() + shared.norm_max).powi(2) < SQUARE_MAX;
+    let is_small = (placed.norm_max + shared.norm_max).powi(2) < SQUARE_MAX;
     let fits = (0..numbers.len()).all(|query| placed.sums(query) <= sized.sums);
-    if numbers.is_empty() || !fits || !vectors.chunks_exact(dimensions).all(is_small) {
+    if numbers.is_empty() || !fits || !is_small {
         return Ok(Begun::OnSlots(vectors, probes));
     }
     let all: usize = (0..numbers.len()).map(|query| placed.sums(query)).sum();
@@ -182,7 +185,9 @@ pub(super) fn stage(
     let bytes = request.chunks.iter().map(|chunk| chunk.panels.len() as u64 * of_panel);
     let residence = sized.chunk.map(|_| Residence::new(&devices, Arc::clone(&allowed), bytes));
     let items = items(&request, &mut groups);
+    let Some(pairs) = pairs_of(cx, &request, &groups) else { return Ok(Begun::Cancelled) };
     let task = ListScan {
+        pairs,
         shared: Arc::clone(shared),
         request: Arc::new(request),
         residence,
@@ -203,6 +208,8 @@ pub(super) struct ListScan {
     residence: Option<Residence>,
     slots: usize,
     groups: Vec<Group>,
+    /// The pairs of groups that no block has taken yet, if there is one chunk.
+    pairs: Vec<Option<Pairs>>,
     items: VecDeque<Item>,
     /// The next group whose candidates leave: they come by query.
     next: usize,
@@ -226,14 +233,14 @@ impl ListScan {
     }
 
     /// Whether the first candidate of some queries has the sum that slots compute, and all places are those of rows.
-    fn is_as_reference(&self, block: &ListBlock) -> bool {
+    fn is_as_reference(&self, cx: &mut Context<'_>, block: &ListBlock) -> bool {
         let (request, lists, segments) = (&*self.request, &*self.shared.lists, &self.shared.segments);
         let places = 0..(lists.panels() * PANEL) as u32;
         if !block.found.iter().all(|place| places.contains(place) || *place == NOWHERE) {
             return false;
         }
         let apart = block.queries.len().div_ceil(CHECKED);
-        block.queries.clone().enumerate().step_by(apart).all(|(at, query)| {
+        let is_right = |(at, query): (usize, usize)| {
             let (place, score) = (block.found[at * request.k], block.least[at * request.k]);
             if place == NOWHERE {
                 return true;
@@ -244,7 +251,15 @@ impl ListScan {
             let queries = lists.queries(request.vector(query).to_vec());
             lists.scan(list, &queries, &[0], Some(&lists.mask_of_one(list, place)), &mut kept);
             kept[0].kept().iter().map(|kept| (kept.0.to_bits(), kept.1)).eq([(score.to_bits(), place)])
-        })
+        };
+        let mut checked: Vec<((usize, usize), bool)> =
+            block.queries.clone().enumerate().step_by(apart).map(|at| (at, false)).collect();
+        cx.inside(|inside| {
+            inside.for_each_chunk_of(&mut checked, 1, |_, checked| {
+                checked.iter_mut().for_each(|(at, right)| *right = is_right(*at));
+            });
+        });
+        checked.iter().all(|(_, right)| *right)
     }
 }
 
@@ -269,7 +284,7 @@ impl ListScan {
         });
     }
 
-    /// Envelopes of the candidates at some places, about one for each piece; `places` gives those of a query of a group.
+    /// Envelopes of the candidates at some places; `places` gives those of a query of a group.
     fn candidates(
         &self,
         cx: &mut Context<'_>,
@@ -277,28 +292,24 @@ impl ListScan {
         places: &(dyn Fn(usize) -> Vec<u32> + Sync),
     ) -> Result<Vec<Envelope>, BoxError> {
         let (wanted, numbers, k) = (self.wanted(), &self.request.numbers, self.request.k);
-        let at_once = (ENVELOPE_ROWS / k).max(1);
-        let firsts = queries.clone().step_by(at_once);
-        let mut parts: Vec<(usize, Result<Vec<Envelope>, BoxError>)> =
-            firsts.map(|first| (first, Ok(Vec::new()))).collect();
-        cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
-                for (first, made) in parts {
-                    let mut rows = Vec::with_capacity(at_once * k);
-                    let of_part = *first..queries.end.min(*first + at_once);
-                    for (query, number) in of_part.clone().zip(&numbers[of_part]) {
-                        let ids = wanted.ids(places(query - queries.start).into_iter());
-                        rows.extend(ids.into_iter().map(|id| (*number, id)));
-                    }
-                    *made = rows.chunks(ENVELOPE_ROWS).map(candidates).collect();
-                }
-            });
+        // Few queries a piece, so that all slots have some; an envelope has the rows of several.
+        let firsts: Vec<usize> = queries.clone().step_by(CANDIDATES_AT_ONCE).collect();
+        let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
+        let rows = collect(&mut pieces, firsts.len(), |piece| {
+            let of_piece = firsts[piece]..queries.end.min(firsts[piece] + CANDIDATES_AT_ONCE);
+            let mut rows = Vec::with_capacity(of_piece.len() * k);
+            for (query, number) in of_piece.clone().zip(&numbers[of_piece]) {
+                let ids = wanted.ids(places(query - queries.start).into_iter());
+                rows.extend(ids.into_iter().map(|id| (*number, id)));
+            }
+            rows
         });
-        let mut made = Vec::new();
-        for (_, of_part) in parts {
-            made.extend(of_part?);
-        }
-        Ok(made)
+        let rows = rows.ok_or(Interrupted)?.concat();
+        let count = rows.len().div_ceil(ENVELOPE_ROWS);
+        let made = collect(&mut pieces, count, |place| {
+            candidates(&rows[place * ENVELOPE_ROWS..rows.len().min((place + 1) * ENVELOPE_ROWS)])
+        });
+        made.ok_or(Interrupted)?.into_iter().collect()
     }
 
     /// Ends a group whose last chunk is done.
@@ -368,7 +379,8 @@ impl DeviceTask for ListScan {
         let home = self.residence.as_ref().map(|residence| residence.home(chunk));
         let is_kept = self.residence.as_ref().is_none_or(|residence| residence.is_kept(chunk));
         let queries = self.groups[group].queries.clone();
-        Ok(ListBlock::new(&self.shared, &self.request, (chunk, group), queries, (home, is_kept)))
+        let pairs = self.pairs[group].take();
+        Ok(ListBlock::new(&self.shared, &self.request, (chunk, group), (queries, pairs), (home, is_kept)))
     }
 
     fn home(&self, block: &ListBlock) -> Option<usize> {
@@ -377,7 +389,7 @@ impl DeviceTask for ListScan {
 
     fn finish(&mut self, cx: &mut Context<'_>, block: ListBlock) -> Result<BlockOutcome<Self>, BoxError> {
         let ListBlock { chunk, group, .. } = block;
-        if !self.is_as_reference(&block) {
+        if !self.is_as_reference(cx, &block) {
             let problem = "its sums differ from the processor's: lists are scanned without devices";
             cx.report(block.device.clone(), problem);
             return Ok(BlockOutcome::Untrusted(vec![Item { chunk, group }]));

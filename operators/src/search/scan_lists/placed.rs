@@ -122,6 +122,8 @@ pub(super) struct Placed {
     firsts: Vec<usize>,
     /// By query: the rows of its segments, with those that fill the last group.
     sums: Vec<usize>,
+    /// The largest norm of a query.
+    pub(super) norm_max: f64,
     /// By panel, the objects of the subset, if there is one.
     pub(super) alive: Option<Vec<u32>>,
 }
@@ -168,6 +170,7 @@ impl Placed {
                 let first = probes.partition_point(|(_, place)| (*place as usize) < query);
                 let of_place = probes[first..].iter().take_while(|(_, place)| *place as usize == query);
                 let vector = &vectors[query * dimensions..][..dimensions];
+                part.norm_max = part.norm_max.max(inner_product(vector, vector).sqrt());
                 of_query.clear();
                 for (list, _) in of_place.filter(|(list, _)| has_some.get(*list as usize) != Some(&false)) {
                     let segments = &shared.of_list[*list as usize];
@@ -193,6 +196,7 @@ impl Placed {
             all.segments.extend(part.segments);
             all.bases.extend(part.bases);
             all.sums.extend(part.sums);
+            all.norm_max = all.norm_max.max(part.norm_max);
         }
         all.firsts.push(all.segments.len());
         Ok(Some(all))

@@ -64,7 +64,11 @@ impl Lists {
         }
         let mut found = known;
         found.extend(distances.into_iter().zip(rest));
-        found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        // Devices give them in order.
+        if !found.is_sorted_by(|a, b| order(a, b).is_lt()) {
+            found.sort_unstable_by(order);
+        }
         found.truncate(probes);
         found
     }

@@ -4,6 +4,7 @@ use boxwork_kernels::vector::{Nearest, VectorMeasure, exact, inner_product};
 
 use super::super::block::VectorBlock;
 use super::super::candidates::Candidates;
+use super::super::numbers::Numbers;
 
 /// How sums become distances of some queries.
 pub(super) struct Rule {
@@ -21,19 +22,28 @@ pub(super) struct Known {
 /// The distances of a query that are known so far.
 #[derive(Clone, Default)]
 pub(super) struct OfQuery {
-    /// Rows and distances.
+    /// Rows and distances. Of each block they are the nearest, if the device ranks.
     rows: Vec<(u32, f64)>,
+    /// Distances that devices have computed.
+    computed: u64,
     /// Whether rows were listed without a distance.
     has_gaps: bool,
 }
 
 impl OfQuery {
-    /// Takes those of a block, which lists so many rows.
-    pub(super) fn take_over(&mut self, listed: usize, known: impl Iterator<Item = (u32, f64)>) {
+    /// Takes those of a block, of which so many rows came back.
+    pub(super) fn take_over(&mut self, came: usize, computed: u64, known: impl Iterator<Item = (u32, f64)>) {
         let before = self.rows.len();
-        self.rows.reserve(listed);
+        self.rows.reserve_exact(came);
         self.rows.extend(known);
-        self.has_gaps |= self.rows.len() - before < listed;
+        let has_gaps = self.rows.len() - before < came;
+        self.computed += if has_gaps { (self.rows.len() - before) as u64 } else { computed };
+        self.has_gaps |= has_gaps;
+    }
+
+    /// Whether rows were listed without a distance.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.has_gaps
     }
 }
 
@@ -53,12 +63,12 @@ impl Rule {
 }
 
 impl Known {
-    pub(super) fn new(measure: VectorMeasure, queries: &[Vec<f32>]) -> Self {
-        let square = |query: &Vec<f32>| match measure {
-            VectorMeasure::Cosine => inner_product(query, query),
+    pub(super) fn new(measure: VectorMeasure, queries: &Numbers) -> Self {
+        let square = |query: usize| match measure {
+            VectorMeasure::Cosine => inner_product(queries.of(query), queries.of(query)),
             _ => 0.0,
         };
-        let squares = queries.iter().map(square).collect();
+        let squares = (0..queries.len()).map(square).collect();
         Self { rule: Rule { measure, squares }, of_query: vec![OfQuery::default(); queries.len()] }
     }
 
@@ -80,10 +90,10 @@ impl Known {
 
     /// The candidates of a query, given those by values; takes its distances.
     pub(super) fn candidates(&mut self, query: usize, nearest: Nearest) -> Candidates {
-        let OfQuery { rows, has_gaps } = std::mem::take(&mut self.of_query[query]);
+        let OfQuery { rows, computed, has_gaps } = std::mem::take(&mut self.of_query[query]);
         match has_gaps {
             true => Candidates::new(nearest, rows),
-            false => Candidates::known(Some(nearest), rows),
+            false => Candidates::known(Some(nearest), rows, computed),
         }
     }
 }

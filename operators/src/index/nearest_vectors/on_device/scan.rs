@@ -7,6 +7,7 @@ use boxwork_runtime::operator::{BoxError, Context, Flow, Operator as _};
 
 use super::super::Shared;
 use super::super::candidates::Candidates;
+use super::super::numbers::Numbers;
 use super::{DeviceStage, Sized, VectorScan, stage};
 
 /// A scan for another box.
@@ -16,7 +17,7 @@ impl Scan {
     /// Begins a scan on the devices that are picked; nothing if they cannot do it.
     pub(in crate::index) fn new(
         shared: &Arc<Shared>,
-        queries: Vec<Vec<f32>>,
+        queries: Numbers,
         (k, slots, sized): (usize, u64, Sized),
         picked: &Picked,
     ) -> Option<Self> {

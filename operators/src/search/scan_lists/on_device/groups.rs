@@ -4,11 +4,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use boxwork_kernels::panels::Shortlist;
+use boxwork_kernels::pieces::collect;
+use boxwork_kernels::product::device::Pairs;
 use boxwork_runtime::envelope::Envelope;
+use boxwork_runtime::operator::Context;
 
 use super::super::block::Request;
 use super::super::placed::Placed;
 use super::Sized;
+use crate::pieces::side_by_side;
 
 /// A part of the scan: a chunk of the lists, for a group of queries.
 #[derive(Clone, Copy)]
@@ -17,13 +21,29 @@ pub(in crate::search::scan_lists) struct Item {
     pub(super) group: usize,
 }
 
+/// The pairs of each group, made side by side if there is one chunk; blocks of more chunks make their own.
+pub(super) fn pairs_of(
+    cx: &mut Context<'_>,
+    request: &Request,
+    groups: &[Group],
+) -> Option<Vec<Option<Pairs>>> {
+    let [whole] = &*request.chunks else { return Some(groups.iter().map(|_| None).collect()) };
+    let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| side_by_side(cx, count, f);
+    collect(&mut pieces, groups.len(), |group| {
+        let queries = groups[group].queries.clone();
+        Some(Pairs::new(&whole.segments, queries.map(|query| request.placed.of(query))))
+    })
+}
+
 /// The items of a scan: all groups take a chunk before the next one. Queries that look into no list of a chunk do without it.
 pub(super) fn items(request: &Request, groups: &mut [Group]) -> VecDeque<Item> {
     let (chunks, count) = (&request.chunks, groups.len());
     let mut has = vec![false; chunks.len() * count];
     for (number, group) in groups.iter_mut().enumerate() {
         for query in group.queries.clone() {
-            for segment in request.placed.of(query).0 {
+            let segments = request.placed.of(query).0;
+            // One segment says it of a single chunk.
+            for segment in segments.iter().take(if chunks.len() == 1 { 1 } else { segments.len() }) {
                 let chunk = chunks.partition_point(|chunk| chunk.numbers.end <= *segment);
                 has[chunk * count + number] = true;
                 (group.last, group.made) = (group.last.max(chunk), None);
