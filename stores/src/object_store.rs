@@ -316,7 +316,13 @@ impl<K: Kind> ObjectStore<K> {
         if id >= self.len {
             return Err(StoreError::NoObject { path: self.files.path.clone(), id, count: self.len });
         }
-        let batch = self.batches.partition_point(|batch| batch.first <= id) - 1;
+        // Most stores have batches of one size; a search would mispredict each of its steps.
+        let of_batch = self.batches.get(1).map_or(self.len, |second| second.first).max(1);
+        let guess = (id / of_batch) as usize;
+        let is_right = self.batches.get(guess).is_some_and(|batch| batch.first <= id)
+            && self.batches.get(guess + 1).is_none_or(|next| id < next.first);
+        let batch =
+            if is_right { guess } else { self.batches.partition_point(|batch| batch.first <= id) - 1 };
         Ok((batch, (id - self.batches[batch].first) as usize))
     }
 

@@ -198,3 +198,31 @@ impl Checksum {
         self.names.finalize()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use boxwork_kernels::vector::VectorRef;
+
+    use super::*;
+    use crate::kinds::Vectors;
+
+    #[test]
+    fn objects_are_located_in_batches_of_any_sizes() {
+        for sizes in [vec![4], vec![5, 5, 5, 2], vec![3, 5, 5, 1, 9], vec![7, 1, 1, 1], vec![1, 6, 2]] {
+            let mut rows = Rows::new(Vectors::new(1));
+            for size in &sizes {
+                for row in 0..*size {
+                    rows.push(&row.to_string(), |to| Vectors::push(to, VectorRef::F32(&[1.0]))).unwrap();
+                }
+                let (names, columns) = rows.take();
+                rows.append(names, &columns).unwrap();
+            }
+            let store = rows.finish_without(Vec::new(), Path::new("rows"), None).unwrap();
+            let places =
+                sizes.iter().enumerate().flat_map(|(batch, size)| (0..*size).map(move |at| (batch, at)));
+            let found: Vec<(usize, usize)> = (0..store.len()).map(|id| store.locate(id).unwrap()).collect();
+            assert_eq!(found, places.collect::<Vec<_>>(), "{sizes:?}");
+            assert!(store.locate(store.len()).is_err());
+        }
+    }
+}
