@@ -95,6 +95,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void exact_sums(
 #define DISTANCE(sum) (0.0 - (sum))
 #endif
 
+// A divisor of ITEMS.
+#define AT_ONCE 8
+
 // The `wanted` nearest of the listed rows of each query, by distance, then by row. A work group has one query. The place of a row is the
 // number of rows before it: lists are short, and each row is compared with all.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void exact_ranks(
@@ -114,12 +117,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void exact_ranks(
         uint before = 0;
         for (uint others = 0; others < count; others += ITEMS) {
             const uint other = min(others + item, count - 1), upto = min((uint)ITEMS, count - others);
+            const bool is_there = others + item < count;
             barrier(CLK_LOCAL_MEM_FENCE);
-            distances[item] = DISTANCE(sums[other]);
+            // None is before a row that is there, so that rows are compared AT_ONCE at a time.
+            distances[item] = is_there ? DISTANCE(sums[other]) : INFINITY;
             rows[item] = found[other].x;
             barrier(CLK_LOCAL_MEM_FENCE);
-            for (uint i = 0; i < upto; i++) {
-                before += distances[i] < distance || (distances[i] == distance && rows[i] < entry.x) ? 1 : 0;
+            for (uint i = 0; i < upto; i += AT_ONCE) {
+#pragma unroll
+                for (uint j = i; j < i + AT_ONCE; j++) {
+                    before += (distances[j] < distance) | ((distances[j] == distance) & (rows[j] < entry.x));
+                }
             }
         }
         if (first + item < count && before < wanted) {

@@ -257,7 +257,8 @@ impl NearestVectors {
         let subset = self.among.read(cx, &**space.store())?;
         let queries = Queries::of_side(cx, INPUTS[0], space)?;
         let dimensions = vectors.kind().dimensions();
-        let (_, numbers) = query_vectors(cx.side(INPUTS[0]), dimensions)?;
+        let asked = cx.side(INPUTS[0]).to_vec();
+        let (_, numbers) = query_vectors(cx, &asked, dimensions)?;
         let numbers = Numbers::new(dimensions, Arc::new(numbers));
         let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
         let mut search = Search {

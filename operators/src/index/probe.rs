@@ -165,7 +165,7 @@ impl Probe {
     /// Finds the lists of some queries on slots, or hands the queries over to devices.
     fn begin(&mut self, cx: &mut Context<'_>, envelopes: &[Envelope]) -> Result<(), BoxError> {
         let dimensions = self.lists.quantizers().dimensions();
-        let (numbers, mut vectors) = query_vectors(envelopes, dimensions)?;
+        let (numbers, mut vectors) = query_vectors(cx, envelopes, dimensions)?;
         self.lists.prepare(&mut vectors);
         let are_many = self.is_asked || numbers.len().saturating_mul(self.lists.count()) >= PAIRS_MIN;
         let vectors = Arc::new(vectors);

@@ -103,7 +103,8 @@ impl Candidates {
         let (graph, store) = (&*self.graph, self.graph.space().store());
         let subset = self.among.read(cx, &**store)?;
         let subset = subset.as_deref();
-        let (numbers, mut vectors) = query_vectors(cx.side(QUERIES), graph.dimensions())?;
+        let asked = cx.side(QUERIES).to_vec();
+        let (numbers, mut vectors) = query_vectors(cx, &asked, graph.dimensions())?;
         graph.prepare(&mut vectors);
         if let Some(few) = subset.filter(|subset| is_few(subset, &**store)) {
             let each = numbers.iter().flat_map(|number| few.ids().map(move |id| (*number, id)));

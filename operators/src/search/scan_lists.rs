@@ -36,6 +36,9 @@ use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 /// The most rows of an envelope.
 const ENVELOPE_ROWS: usize = 4096;
 
+/// Queries that a slot copies at a time.
+const COPIED_AT_ONCE: usize = 128;
+
 /// The parameter of boxes that use lists.
 pub(crate) const LISTS: Parameter =
     Parameter::new("lists", ParameterType::Resource("lists"), Default::Required, "the lists of a store");
@@ -204,7 +207,8 @@ impl ScanLists {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<Option<Search>, BoxError> {
         let lists = Arc::clone(&self.shared.lists);
         let subset = self.among.read(cx, &**lists.space().store())?;
-        let (numbers, mut vectors) = query_vectors(cx.side(QUERY), lists.quantizers().dimensions())?;
+        let asked = cx.side(QUERY).to_vec();
+        let (numbers, mut vectors) = query_vectors(cx, &asked, lists.quantizers().dimensions())?;
         lists.prepare(&mut vectors);
         if let Some(few) = subset.as_ref().filter(|subset| is_few(subset, &**lists.space().store())) {
             let each = numbers.iter().flat_map(|number| few.ids().map(move |id| (*number, id)));
@@ -252,13 +256,18 @@ impl ScanLists {
     }
 }
 
-/// The numbers of queries within the request, ascending, and their vectors.
+/// The numbers of queries within the request, ascending, and their vectors, which slots copy side by side.
 pub(crate) fn query_vectors(
+    cx: &mut Context<'_>,
     envelopes: &[Envelope],
     dimensions: usize,
 ) -> Result<(Vec<u32>, Vec<f32>), BoxError> {
     let objects = envelopes.iter().map(|envelope| Ok(as_f32(envelope.column("object")?)));
     let objects: Vec<Option<ArrayRef>> = objects.collect::<Result<_, BoxError>>()?;
+    let fault = |number: u32, length: usize| {
+        let has = format!("it has {length}");
+        Err(BoxError::new(format!("query {number} is no vector of {dimensions} finite numbers ({has})")))
+    };
     let mut found: Vec<(u32, &[f32])> = Vec::new();
     for (envelope, objects) in envelopes.iter().zip(&objects) {
         let vectors = objects.as_ref().and_then(|objects| objects.as_list_opt::<i32>());
@@ -269,22 +278,32 @@ pub(crate) fn query_vectors(
             let vector = parts.map_or(&[][..], |(numbers, offsets)| {
                 &numbers[offsets[row] as usize..offsets[row + 1] as usize]
             });
-            // All numbers are looked at, so that vector units do it.
-            let is_finite = vector.iter().fold(true, |all, x| all & x.is_finite());
-            if vector.len() != dimensions || !is_finite {
-                let length = vector.len();
-                return Err(BoxError::new(format!(
-                    "query {number} is no vector of {dimensions} finite numbers (it has {length})"
-                )));
+            if vector.len() != dimensions {
+                return fault(*number, vector.len());
             }
             found.push((*number, vector));
         }
     }
     found.sort_by_key(|(number, _)| *number);
-    let numbers = found.iter().map(|(number, _)| *number).collect();
-    let mut vectors = Vec::with_capacity(found.len() * dimensions);
-    found.iter().for_each(|(_, vector)| vectors.extend_from_slice(vector));
-    Ok((numbers, vectors))
+    let mut vectors = vec![0.0; found.len() * dimensions];
+    let to = vectors.chunks_mut(COPIED_AT_ONCE * dimensions);
+    let mut pieces: Vec<_> = found.chunks(COPIED_AT_ONCE).zip(to).map(|piece| (piece, None)).collect();
+    cx.inside(|inside| {
+        inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
+            for ((from, to), infinite) in pieces {
+                from.iter()
+                    .zip(to.chunks_exact_mut(dimensions))
+                    .for_each(|((_, x), to)| to.copy_from_slice(x));
+                // All numbers are looked at, so that vector units do it.
+                let is_infinite = |vector: &[f32]| !vector.iter().fold(true, |all, x| all & x.is_finite());
+                *infinite = from.iter().find(|(_, vector)| is_infinite(vector)).map(|(number, _)| *number);
+            }
+        });
+    });
+    if let Some(number) = pieces.iter().find_map(|(_, infinite)| *infinite) {
+        return fault(number, dimensions);
+    }
+    Ok((found.iter().map(|(number, _)| *number).collect(), vectors))
 }
 
 #[cfg(test)]

@@ -32,6 +32,9 @@ const UNDER_WAY: usize = 2;
 /// Rows that a slot ranks at a time.
 const PIECE_ROWS: usize = 64;
 
+/// The neighbours of a row, and their distances.
+type Ranked<'a> = (&'a mut [u32], &'a mut [f64]);
+
 /// The graph under way.
 pub(super) struct Batches {
     shared: Arc<Shared>,
@@ -131,7 +134,7 @@ impl Batches {
         let mut distances = std::mem::take(&mut self.distances);
         let of_rows = rows.start * self.k..rows.end * self.k;
         let to = neighbours[of_rows.clone()].chunks_mut(self.k).zip(distances[of_rows].chunks_mut(self.k));
-        let mut each: Vec<(Candidates, (&mut [u32], &mut [f64]))> = found.into_iter().zip(to).collect();
+        let mut each: Vec<(Candidates, Ranked)> = found.into_iter().zip(to).collect();
         let this = &*self;
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
