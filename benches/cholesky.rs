@@ -3,7 +3,9 @@
 //! Units: GFLOP/s, n^3 / 3 FLOP a factorisation, by processor time on one thread and by wall time on several. Our side is the graph of
 //! docs/decisions/115 on the slots of a runtime, with the tile operations of docs/decisions/136. Beside it are the same tasks in turn on one
 //! thread without a graph, which shows what the graph costs; OpenBLAS through SciPy and MKL through PyTorch, each in a process of its
-//! own; and with the feature `faer-threads` the library `faer`. The limit is two vector multiply-adds a cycle and core, at the clock
+//! own; and with the feature `faer-threads` the library `faer`. `peers=starpu` compares schedulers alone: our graph and the tasks of
+//! StarPU run the same operations of one OpenBLAS (`blas=libopenblas.so.0`) on the same tiles. The program (`starpu=PATH`) is
+//! `peers/cpp/starpu_cholesky.cpp`, whose head says how to build it. The limit is two vector multiply-adds a cycle and core, at the clock
 //! that the bench measures.
 //!
 //! The factors are compared before anything is timed, by their products with one vector. The bars are those of the specification.
@@ -18,10 +20,13 @@ mod support;
 mod own;
 #[path = "cholesky/matrix.rs"]
 mod matrix;
+#[path = "cholesky/blas.rs"]
+mod blas;
 #[cfg(feature = "faer-threads")]
 #[path = "cholesky/library.rs"]
 mod library;
 
+use blas::Library;
 use boxwork_kernels::CodePath;
 #[cfg(not(feature = "faer-threads"))]
 use boxwork_kernels::cholesky::Number as OfLibrary;
@@ -43,6 +48,8 @@ const ROUNDINGS: f64 = 200.0;
 /// A precision of the factorisation.
 trait Precision: Number + OfLibrary {
     const NAME: &'static str;
+    /// The letter of them in the names of LAPACK.
+    const LETTER: char;
     /// How many of them a vector holds, as a multiple of f64.
     const LANES: f64;
     /// The bars of n = 4096 on one thread: of faer's own, of OpenBLAS, and of the limit.
@@ -51,12 +58,14 @@ trait Precision: Number + OfLibrary {
 
 impl Precision for f64 {
     const NAME: &'static str = "f64";
+    const LETTER: char = 'd';
     const LANES: f64 = 1.0;
     const BARS: [f64; 3] = [1.3, 1.0, 0.7];
 }
 
 impl Precision for f32 {
     const NAME: &'static str = "f32";
+    const LETTER: char = 's';
     const LANES: f64 = 2.0;
     const BARS: [f64; 3] = [1.6, 1.2, 0.8];
 }
@@ -82,12 +91,46 @@ fn check(name: &str, own: &[f64], theirs: &[f64], epsilon: f64) {
     println!("checked     {name}: at most {apart:.1e} of the largest number apart");
 }
 
+/// The scheduler of StarPU, and the library whose operations on tiles it and our graph run.
+struct StarPu {
+    peer: Peer,
+    library: Library,
+}
+
+impl StarPu {
+    fn start(arguments: &Arguments, threads: usize, tile: usize) -> Option<Self> {
+        let library = Library::open(arguments.text("blas").unwrap_or("libopenblas.so.0"))?;
+        let program = arguments.text("starpu").unwrap_or("target/peers/starpu_cholesky");
+        let peer = Peer::program(program, &[&threads.to_string(), &tile.to_string()])?;
+        Some(Self { peer, library })
+    }
+}
+
+/// Compares schedulers: both run the same operations of one library on the same tiles.
+fn schedulers<T: Precision>(case: Case, limit: f64, starpu: &mut StarPu, rows: &mut Vec<Value>) {
+    let Case { n, tile, threads, rounds } = case;
+    let weights = weights(n);
+    let functions = starpu.library.functions::<T>(T::LETTER).expect("a library with LAPACK");
+    let graph = Graph::<T>::new(threads, functions);
+    let (own, peer) = (graph.run(case).0.times(&weights), &mut starpu.peer);
+    let answer = peer.ask(&format!("check {n} {}", T::NAME));
+    check(&peer.name, &own, &numbers(&answer, "product"), T::EPSILON);
+    let (name, question) = (peer.name.clone(), format!("factor {n} {}", T::NAME));
+    let mut sides = vec![
+        Side::new(format!("graph by OpenBLAS, {threads} slots"), || graph.run(case).1),
+        Side::new(name, move || peer.seconds(&question)),
+    ];
+    run_rounds(rounds, &mut sides);
+    let bar = if tile <= 128 { 1.2 } else { 1.0 };
+    tell::<T>(case, limit, &sides, &[None, Some(bar)], rows);
+}
+
 fn contest<T: Precision>(case: Case, limit: f64, peers: &mut [Peer], rows: &mut Vec<Value>)
 where
     Blocked: TileKernels<T>,
 {
     let Case { n, tile, threads, rounds } = case;
-    let (graph, weights) = (Graph::<T>::new(threads), weights(n));
+    let (graph, weights) = (Graph::<T>::new(threads, Blocked), weights(n));
     let own = graph.run(case).0.times(&weights);
     for peer in &mut *peers {
         let answer = peer.ask(&format!("check {n} {}", T::NAME));
@@ -114,13 +157,27 @@ where
         sides.push(Side::new(name, move || peer.seconds(&question)));
     }
     run_rounds(rounds, &mut sides);
+    if is_barred {
+        bars[0] = Some(T::BARS[2]);
+    }
+    tell::<T>(case, limit, &sides, &bars, rows);
+}
+
+/// Prints all sides: the first with its share of the limit, the others with how many times as fast the first is, and the bars of these.
+fn tell<T: Precision>(
+    case: Case,
+    limit: f64,
+    sides: &[Side<'_>],
+    bars: &[Option<f64>],
+    rows: &mut Vec<Value>,
+) {
+    let Case { n, tile, threads, .. } = case;
     let gigaflop = (n as f64).powi(3) / 3.0 / 1e9;
     for (side, bar) in sides.iter().zip(bars) {
         let rate = Spread::of(side.seconds.iter().map(|seconds| gigaflop / seconds));
         let share = rate.median / limit;
         // The ratio to the tasks in turn on one thread says how many times as fast several slots are.
         let ratio = sides[0].faster_than(side).median;
-        let bar = if side.name == sides[0].name && is_barred { Some(T::BARS[2]) } else { bar };
         let figure = if side.name == sides[0].name { share } else { ratio };
         let verdict = bar.map_or("", |bar| if figure >= bar { "reached" } else { "MISSED" });
         let bar = bar.map_or(String::new(), |bar| bar.to_string());
@@ -137,8 +194,34 @@ where
     }
 }
 
+/// Compares with LAPACK and libraries, and schedulers if StarPU is there.
+fn all<T: Precision>(
+    case: Case,
+    limit: f64,
+    (peers, starpu): (&mut [Peer], Option<&mut StarPu>),
+    rows: &mut Vec<Value>,
+) where
+    Blocked: TileKernels<T>,
+{
+    let limit = limit * T::LANES;
+    contest::<T>(case, limit, peers, rows);
+    if let Some(starpu) = starpu {
+        schedulers::<T>(case, limit, starpu, rows);
+    }
+}
+
 fn main() {
-    let arguments = Arguments::read(&["n", "tile", "threads", "precision", "rounds", "peers", "results"]);
+    let arguments = Arguments::read(&[
+        "n",
+        "tile",
+        "threads",
+        "precision",
+        "rounds",
+        "peers",
+        "starpu",
+        "blas",
+        "results",
+    ]);
     let (tile, threads) = (arguments.get("tile", 256_usize), arguments.get("threads", 1_usize));
     let rounds = arguments.get("rounds", 5);
     println!("question    how fast is a Cholesky factorisation by tiles, as a graph of tasks inside a box?");
@@ -146,8 +229,11 @@ fn main() {
     let flop_per_cycle = if std::arch::is_x86_feature_detected!("avx512f") { 32.0 } else { 16.0 };
     let limit = threads as f64 * gigahertz() * flop_per_cycle;
     let wanted = arguments.text("peers").unwrap_or("openblas,mkl");
+    let of_lapack = wanted.split(',').filter(|name| *name != "starpu");
     let mut peers: Vec<Peer> =
-        wanted.split(',').filter_map(|library| Peer::lapack(library, &threads.to_string())).collect();
+        of_lapack.filter_map(|library| Peer::lapack(library, &threads.to_string())).collect();
+    let is_wanted = wanted.split(',').any(|name| name == "starpu");
+    let mut starpu = is_wanted.then(|| StarPu::start(&arguments, threads, tile)).flatten();
     let mut rows = Vec::new();
     for n in arguments.text("n").unwrap_or("4096").split(',') {
         let n = n.parse().unwrap_or_else(|_| panic!("n={n} is no number of rows"));
@@ -155,8 +241,8 @@ fn main() {
         for precision in arguments.text("precision").unwrap_or("f64,f32").split(',') {
             println!("\nmatrix      {n} rows of {precision}, tiles of {tile}");
             match precision {
-                "f64" => contest::<f64>(case, limit * f64::LANES, &mut peers, &mut rows),
-                "f32" => contest::<f32>(case, limit * f32::LANES, &mut peers, &mut rows),
+                "f64" => all::<f64>(case, limit, (&mut peers, starpu.as_mut()), &mut rows),
+                "f32" => all::<f32>(case, limit, (&mut peers, starpu.as_mut()), &mut rows),
                 other => panic!("precision={other}: give f64, f32 or both"),
             }
         }

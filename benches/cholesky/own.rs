@@ -35,21 +35,19 @@ pub(super) fn seconds_of(threads: usize, work: impl FnOnce()) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-struct Factorises<T> {
+struct Factorises<T, K> {
     work: Arc<Mutex<Work<T>>>,
     threads: usize,
+    kernels: K,
 }
 
-impl<T: Number> Operator for Factorises<T>
-where
-    Blocked: TileKernels<T>,
-{
+impl<T: Number, K: TileKernels<T> + Copy + Send> Operator for Factorises<T, K> {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut matrix) = work.matrix.take() else { return Err(BoxError::new("no matrix was given")) };
         let mut result = Ok(());
         work.seconds = seconds_of(self.threads, || {
-            result = cx.inside(|inside| factorise(inside, &mut matrix, Blocked));
+            result = cx.inside(|inside| factorise(inside, &mut matrix, self.kernels));
         });
         result?;
         work.matrix = Some(matrix);
@@ -64,15 +62,13 @@ pub(super) struct Graph<T> {
     work: Arc<Mutex<Work<T>>>,
 }
 
-impl<T: Number> Graph<T>
-where
-    Blocked: TileKernels<T>,
-{
-    pub(super) fn new(threads: usize) -> Self {
+impl<T: Number> Graph<T> {
+    /// On so many slots, by these operations on tiles.
+    pub(super) fn new<K: TileKernels<T> + Copy + Send + Sync + 'static>(threads: usize, kernels: K) -> Self {
         let work = Arc::new(Mutex::new(Work { matrix: None, seconds: 0.0 }));
         let of_box = Arc::clone(&work);
         let operator = OperatorEntry::new("factorises", "Factorises a matrix.", Kind::Stateful, move |_| {
-            Ok(Box::new(Factorises { work: Arc::clone(&of_box), threads }))
+            Ok(Box::new(Factorises { work: Arc::clone(&of_box), threads, kernels }))
         });
         let text = "boxwork: 1\nboxes:\n  f: {kind: factorises}\n";
         let loaded =

@@ -78,6 +78,36 @@ impl Peer {
         Self::python(LAPACK, what, &[library, threads], threads)
     }
 
+    /// Starts a program that was built from a text beside the benches; if it is missing, prints so.
+    pub fn program(path: &str, arguments: &[&str]) -> Option<Self> {
+        let mut command = Command::new(path);
+        match command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
+            Ok(child) => Self::named(child, path),
+            Err(error) => {
+                println!(
+                    "peer        NOT MEASURED: {path} ({error}); its text in benches/peers says how to build it"
+                );
+                None
+            }
+        }
+    }
+
+    /// A peer that says its name, or what is missing.
+    fn named(child: Child, what: &str) -> Option<Self> {
+        let mut peer = Self::of(child);
+        let first = peer.answer();
+        if first["missing"].is_string() {
+            println!(
+                "peer        NOT MEASURED: {what} ({})",
+                first["why"].as_str().unwrap_or("no reason given")
+            );
+            return None;
+        }
+        peer.name = first["name"].as_str().unwrap_or(what).to_owned();
+        println!("peer        {}, in a process of its own ({what})", peer.name);
+        Some(peer)
+    }
+
     /// Starts a script in Python, with the name of what it needs and the package that has it.
     fn python(script: &str, [what, package]: [&str; 2], arguments: &[&str], threads: &str) -> Option<Self> {
         let python = std::env::var("BOXWORK_PYTHON").unwrap_or_else(|_| "python3".to_owned());
