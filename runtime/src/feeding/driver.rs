@@ -96,6 +96,8 @@ pub struct DeviceInfo {
     pub group_items_max: usize,
     /// Whether it has numbers of 64 bits.
     pub has_doubles: bool,
+    /// Whether kernels add to numbers of 64 bits atomically.
+    pub has_wide_atomics: bool,
     /// Whether its memory is the host's: nothing must be copied.
     pub shares_memory: bool,
     /// The compute capability (major, minor) of an NVIDIA device.

@@ -61,6 +61,8 @@ pub struct Plan {
     pub appears_as: usize,
     /// The compute capability that the devices report in place of their own.
     pub compute_capability: Option<(u32, u32)>,
+    /// Whether the devices say that they have no atomic additions of 64 bits.
+    pub lacks_wide_atomics: bool,
     /// Blocks that do not end before [`Faulty::let_go`], counted from 1 in the order of sending. Everything enqueued
     /// behind them hangs too.
     pub hangs: Range<u64>,
@@ -212,7 +214,8 @@ impl Driver for Faulty {
         self.call("clGetDeviceInfo")?;
         let info = self.driver.device_info(self.of_device(device))?;
         let compute_capability = self.plan.compute_capability.or(info.compute_capability);
-        Ok(DeviceInfo { compute_capability, ..info })
+        let has_wide_atomics = info.has_wide_atomics && !self.plan.lacks_wide_atomics;
+        Ok(DeviceInfo { compute_capability, has_wide_atomics, ..info })
     }
 
     fn context(&self, device: Handle) -> DriverResult<Handle> {

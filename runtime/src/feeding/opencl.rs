@@ -142,6 +142,10 @@ impl Driver for OpenCl {
             group_items_max: count(devices::CL_DEVICE_MAX_WORK_GROUP_SIZE)? as usize,
             // Older drivers without them return an error.
             has_doubles: count(devices::CL_DEVICE_DOUBLE_FP_CONFIG).is_ok_and(|config| config != 0),
+            has_wide_atomics: ask(devices::CL_DEVICE_EXTENSIONS)
+                .map(text)?
+                .split_whitespace()
+                .any(|extension| extension == "cl_khr_int64_base_atomics"),
             // Deprecated since OpenCL 2.0: drivers still answer, and one that does not gets copies.
             shares_memory: count(devices::CL_DEVICE_HOST_UNIFIED_MEMORY).is_ok_and(|shares| shares != 0),
             // From an extension (cl_nv_device_attribute_query): other drivers return an error.
