@@ -13,16 +13,19 @@ mod parameters;
 mod transform;
 mod picture;
 mod sigma;
+mod extents;
 mod aggregation;
 mod matching;
 mod filter;
 mod strip;
+pub mod device;
 mod reference;
 mod comparison;
 #[cfg(test)]
 mod tests;
 
 pub use comparison::{psnr, ssim};
+pub use extents::Extents;
 pub use parameters::{Colour, Parameters, ParametersError, Phase, Profile, StackTransform, Transform};
 pub use picture::{Picture, PictureError, Samples};
 pub use reference::reference;

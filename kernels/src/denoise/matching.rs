@@ -10,7 +10,7 @@ use crate::lanes::{self, Lanes, Work};
 use super::parameters::{EXACT_BELOW, Phase, STACK_MAX, STEPS};
 
 /// Grey levels from 0 in each direction that are told apart.
-const LEVELS_MAX: f64 = 1024.0;
+pub(crate) const LEVELS_MAX: f64 = 1024.0;
 
 /// Numbers that are computed at once for reference patches of a row, a multiple of all lanes.
 const WIDTH: usize = 64;

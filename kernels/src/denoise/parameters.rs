@@ -180,6 +180,16 @@ impl Parameters {
         }
     }
 
+    /// The magnitude below which coefficients are zeroed, for noise of a deviation.
+    pub(crate) fn limit(&self, deviation: f64) -> f32 {
+        (self.lambda * deviation) as f32
+    }
+
+    /// The variance of Wiener's rule, for noise of a deviation.
+    pub(crate) fn variance(&self, deviation: f64) -> f32 {
+        (self.mu * deviation * deviation) as f32
+    }
+
     /// Checks that the settings fit each other.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 //!
 //! Invariant: samples are row by row, the channels of a pixel side by side; planes are in grey levels of 0 to 255.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 use super::parameters::Colour;
@@ -32,6 +34,28 @@ impl Samples {
         self.len() == 0
     }
 
+    /// Some of them.
+    pub fn part(&self, places: Range<usize>) -> Self {
+        match self {
+            Self::Bytes(samples) => Self::Bytes(samples[places].to_vec()),
+            Self::Words(samples) => Self::Words(samples[places].to_vec()),
+            Self::Floats(samples) => Self::Floats(samples[places].to_vec()),
+        }
+    }
+
+    /// Appends samples of the same depth.
+    ///
+    /// # Panics
+    /// If the depths differ.
+    pub fn append(&mut self, more: Self) {
+        match (self, more) {
+            (Self::Bytes(samples), Self::Bytes(mut more)) => samples.append(&mut more),
+            (Self::Words(samples), Self::Words(mut more)) => samples.append(&mut more),
+            (Self::Floats(samples), Self::Floats(mut more)) => samples.append(&mut more),
+            _ => panic!("samples of two depths are joined"),
+        }
+    }
+
     /// A sample in grey levels.
     #[inline]
     pub fn level(&self, idx: usize) -> f32 {
@@ -54,7 +78,8 @@ impl Samples {
     }
 }
 
-const WORDS_PER_LEVEL: f32 = 257.0;
+/// Steps of samples of 16 bits in a grey level.
+pub(crate) const WORDS_PER_LEVEL: f32 = 257.0;
 
 /// A picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -158,14 +183,20 @@ impl Picture {
         self.samples
     }
 
+    /// Some rows as a picture.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn cut(&self, rows: Range<usize>) -> Self {
+        assert!(!rows.is_empty() && rows.end <= self.height, "rows of the picture");
+        let row = self.width * self.channels;
+        let samples = self.samples.part(rows.start * row..rows.end * row);
+        Self { width: self.width, height: rows.len(), channels: self.channels, samples }
+    }
+
     /// Some rows as planes: one of brightness, or three that [`Picture::put`] reverses. Rows and columns beyond the picture
     /// are mirrored, so that planes are at least `width_min` wide.
-    pub(crate) fn planes(
-        &self,
-        rows: std::ops::Range<usize>,
-        width_min: usize,
-        colour: Colour,
-    ) -> Vec<Vec<f32>> {
+    pub(crate) fn planes(&self, rows: Range<usize>, width_min: usize, colour: Colour) -> Vec<Vec<f32>> {
         let (colours, width) = (self.colours(), self.width.max(width_min));
         let mut planes = vec![Vec::with_capacity(width * rows.len()); colours];
         for y in rows {
@@ -190,7 +221,7 @@ impl Picture {
     /// Replaces rows by planes; alpha stays. Rows and columns of the planes beyond the picture are left out.
     pub(crate) fn put(
         &mut self,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
         planes: &[Vec<f32>],
         plane_width: usize,
         colour: Colour,

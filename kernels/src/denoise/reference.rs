@@ -1,9 +1,9 @@
 //! The definition of both phases in f64: one reference patch after the other, every patch of its window.
 
+use super::extents::grid;
 use super::matching::{difference_max, displacements, pixel};
 use super::parameters::{Colour, Parameters, Phase, StackTransform, Transform};
 use super::picture::Picture;
-use super::strip::grid;
 use super::transform::{Matrix, forward, inverse, kaiser};
 
 /// A plane in f64, row by row.

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use super::aggregation::Sums;
+use super::extents::{Extents, grid, reach, references};
 use super::filter::{Filter, PlanePair, Rule};
 use super::matching::{Pixels, ROWS, displacements, matches};
 use super::parameters::{Colour, Parameters, ParametersError, Phase};
@@ -40,27 +41,6 @@ impl Stage {
         let filter = Filter::new(&phase, parameters.along);
         Self { phase, filter, displacements: displacements(phase.half_window) }
     }
-
-    /// Pixels from a reference patch's corner to the last pixel that its stack reads or writes.
-    fn reach(&self) -> usize {
-        self.phase.half_window + self.phase.patch
-    }
-
-    /// The reference rows whose stacks may write to some rows of a picture of `height` rows.
-    fn references(&self, rows: &Range<usize>, height: usize) -> Vec<usize> {
-        let near = |y: &usize| *y < rows.end + self.phase.half_window && y + self.reach() > rows.start;
-        grid(height, &self.phase).into_iter().filter(near).collect()
-    }
-}
-
-/// The corners of reference patches along one side: every `step`, and the last place.
-pub(crate) fn grid(side: usize, phase: &Phase) -> Vec<usize> {
-    let last = side - phase.patch;
-    let mut places: Vec<usize> = (0..=last).step_by(phase.step).collect();
-    if places.last() != Some(&last) {
-        places.push(last);
-    }
-    places
 }
 
 /// Rows of a picture as planes.
@@ -86,62 +66,62 @@ impl Denoiser {
     }
 
     /// Denoises a picture in place. `pieces` runs bands side by side; `progress` is given rows done and all rows. Returns
-    /// false if `pieces` was cancelled: the picture is then partly done.
+    /// false if `pieces` was cancelled: the picture then stays as it was.
     pub fn denoise(
         &self,
         picture: &mut Picture,
         pieces: &mut Pieces<'_>,
         progress: &mut dyn FnMut(usize, usize),
     ) -> bool {
-        let per_row = picture.width() * picture.colours();
-        self.denoise_by(picture, (STRIP_PIXELS / per_row).max(64), pieces, progress)
+        let rows = 0..picture.height();
+        self.denoise_by(picture, rows, strip_rows(picture), pieces, progress)
+            .map(|done| *picture = done)
+            .is_some()
     }
 
-    /// Denoises a picture in strips of so many rows.
+    /// Some rows of a picture without their noise, as a picture of their own; nothing if `pieces` was cancelled.
+    pub fn denoise_rows(
+        &self,
+        source: &Picture,
+        rows: Range<usize>,
+        pieces: &mut Pieces<'_>,
+    ) -> Option<Picture> {
+        self.denoise_by(source, rows, strip_rows(source), pieces, &mut |_, _| {})
+    }
+
+    /// Some rows of a picture, denoised in strips of so many rows.
     pub(crate) fn denoise_by(
         &self,
-        picture: &mut Picture,
+        source: &Picture,
+        rows: Range<usize>,
         strip_rows: usize,
         pieces: &mut Pieces<'_>,
         progress: &mut dyn FnMut(usize, usize),
-    ) -> bool {
-        let height = picture.height();
-        let source = picture.clone();
-        for top in (0..height).step_by(strip_rows) {
-            let rows = top..height.min(top + strip_rows);
-            let Some(done) = self.strip(&source, rows.clone(), pieces) else { return false };
-            picture.put(rows.clone(), &done.planes, done.width, self.parameters.colour);
-            progress(rows.end, height);
+    ) -> Option<Picture> {
+        let mut result = source.cut(rows.clone());
+        for top in rows.clone().step_by(strip_rows) {
+            let strip = top..rows.end.min(top + strip_rows);
+            let done = self.strip(source, strip.clone(), pieces)?;
+            let place = strip.start - rows.start..strip.end - rows.start;
+            progress(place.end, rows.len());
+            result.put(place, &done.planes, done.width, self.parameters.colour);
         }
-        true
+        Some(result)
     }
 
-    /// Some rows of a picture, denoised.
+    /// The planes of some rows of a picture, denoised.
     fn strip(&self, source: &Picture, rows: Range<usize>, pieces: &mut Pieces<'_>) -> Option<Rows> {
-        let patch = self.first.phase.patch.max(self.second.as_ref().map_or(0, |second| second.phase.patch));
-        let height = source.height().max(patch);
-        // A picture below the size of a patch is one strip, mirrored up.
-        let rows = rows.start..if rows.end == source.height() { height } else { rows.end };
-        let around = |rows: &Range<usize>, stage: &Stage| {
-            let reach = stage.reach() + stage.phase.half_window;
-            rows.start.saturating_sub(reach)..height.min(rows.end + reach)
-        };
-        let basic_rows = self.second.as_ref().map_or(rows.clone(), |second| around(&rows, second));
-        let noisy_rows = around(&basic_rows, &self.first);
+        let Extents { width, height, noisy, basic, rows } =
+            Extents::new(&self.parameters, source.width(), source.height(), rows);
         let colour = self.parameters.colour;
-        let noisy = Rows {
-            top: noisy_rows.start,
-            width: source.width().max(patch),
-            planes: source.planes(noisy_rows, patch, colour),
-        };
+        let noisy = Rows { top: noisy.start, width, planes: source.planes(noisy, width, colour) };
         let deviations: Vec<f64> =
             source.deviations(colour).iter().map(|factor| factor * self.sigma).collect();
-        let limits = deviations.iter().map(|sigma| Rule::Threshold((self.parameters.lambda * sigma) as f32));
+        let limits = deviations.iter().map(|sigma| Rule::Threshold(self.parameters.limit(*sigma)));
         let basic =
-            self.phase(&self.first, &noisy, &noisy, &limits.collect::<Vec<_>>(), basic_rows, height, pieces)?;
+            self.phase(&self.first, &noisy, &noisy, &limits.collect::<Vec<_>>(), basic, height, pieces)?;
         let Some(second) = &self.second else { return Some(basic) };
-        let variances =
-            deviations.iter().map(|sigma| Rule::Wiener((self.parameters.mu * sigma * sigma) as f32));
+        let variances = deviations.iter().map(|sigma| Rule::Wiener(self.parameters.variance(*sigma)));
         self.phase(second, &noisy, &basic, &variances.collect::<Vec<_>>(), rows, height, pieces)
     }
 
@@ -159,7 +139,7 @@ impl Denoiser {
     ) -> Option<Rows> {
         let width = noisy.width;
         let columns = grid(width, &stage.phase);
-        let references = stage.references(&rows, height);
+        let references = references(&stage.phase, &rows, height);
         let skipped = (model.top - noisy.top) * width;
         let matched = |plane: usize| Pixels::new(&model.planes[plane], width, &stage.phase);
         let alone = self.parameters.colour == Colour::Apart;
@@ -170,7 +150,7 @@ impl Denoiser {
             let done = collect(pieces, group.len(), |band| {
                 let band = group[band];
                 let top = band[0].saturating_sub(stage.phase.half_window);
-                let bottom = height.min(band[band.len() - 1] + stage.reach());
+                let bottom = height.min(band[band.len() - 1] + reach(&stage.phase));
                 let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(top, bottom - top, width)).collect();
                 let rows: Vec<usize> = band.iter().map(|y| y - model.top).collect();
                 let mut stacks = Vec::new();
@@ -198,4 +178,9 @@ impl Denoiser {
         let planes = sums.iter().map(Sums::means).collect();
         Some(Rows { top: rows.start, width, planes })
     }
+}
+
+/// Rows of a strip of a picture.
+fn strip_rows(picture: &Picture) -> usize {
+    (STRIP_PIXELS / (picture.width() * picture.colours())).max(64)
 }
