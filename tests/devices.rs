@@ -117,6 +117,26 @@ fn a_device_extracts_what_the_processor_extracts() {
 }
 
 #[test]
+fn a_device_removes_noise_as_the_processor_does() {
+    if !has_device("a_device_removes_noise_as_the_processor_does") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let drawn = ["sample-images", "images", "--classes", "1", "--per-class", "1", "--seed", "3"];
+    let quick = ["--sigma", "20", "--profile", "fast", "--phases", "1"];
+    let (status, _, said) = ended(boxwork(folder.path(), &drawn));
+    assert_eq!(status, 0, "{said}");
+    let image = first_image(folder.path());
+    let denoised = ["cpu", "gpu"].map(|device| {
+        let call = ["denoise", "images", "--out", device, "--device", device];
+        let (status, _, said) = ended(boxwork(folder.path(), &[&call[..], &quick].concat()));
+        assert_eq!((status, said.contains("warning")), (0, false), "{said}");
+        std::fs::read(folder.path().join(device).join(&image)).expect("a picture without noise")
+    });
+    assert!(denoised[0] == denoised[1], "a device's picture differs");
+}
+
+#[test]
 fn an_index_on_a_device_gives_the_same_answers_and_explain_says_where() {
     if !has_device("an_index_on_a_device_gives_the_same_answers_and_explain_says_where") {
         return;

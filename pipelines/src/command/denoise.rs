@@ -7,7 +7,7 @@ use boxwork_kernels::denoise::{Profile, StackTransform, Transform};
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
-use super::{path_value, run_shipped, say, whole};
+use super::{device, path_value, run_shipped, say, whole};
 use crate::shipped;
 use crate::terminal::{Exit, Options};
 
@@ -44,6 +44,9 @@ pub struct Arguments {
     /// Whether colours share the patches that are similar in brightness: together or apart
     #[arg(long, value_name = "HOW", default_value = "together", value_parser = ["together", "apart"])]
     colour: String,
+    /// Where to denoise: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
+    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    device: String,
     /// The format of the files: auto, png, jpeg or tiff
     #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = ["auto", "png", "jpeg", "tiff"])]
     format: String,
@@ -84,6 +87,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("stack_transform".to_owned(), text(&arguments.stack_transform)),
         ("phases".to_owned(), whole(arguments.phases)),
         ("colour".to_owned(), text(&arguments.colour)),
+        ("device".to_owned(), text(&arguments.device)),
         ("format".to_owned(), text(&arguments.format)),
         ("quality".to_owned(), whole(arguments.quality)),
         ("exists".to_owned(), text(&arguments.exists)),
