@@ -43,6 +43,10 @@
 //! each has a replica of all rows or a share of them. Where `BOXWORK_DEVICE_MB` keeps the rows off the device, the rate at which they are sent is
 //! printed.
 //!
+//! `what=denoise`: pictures without their noise by the box `denoise`, both phases, on a device and on slots in one run: by the kernels' own time, as if
+//! pictures were on the device, and from pictures decoded in memory. Arguments: `objects=128 side=1024 colour=0 sigma=25 profile=default
+//! rounds=7 workers=16 devices=2`; `colour=1` for RGB. With `devices=2` a set of pictures is also compared with two devices.
+//!
 //! `what=select`: the k least numbers of each of many arrays (`k_select.cl`), in both ways, as a share of the rate at which the
 //! device reads memory. Arguments: `objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch`.
 //!
@@ -113,6 +117,9 @@ mod permutations;
 #[path = "gpu/edit.rs"]
 mod edit;
 
+#[path = "gpu/denoise.rs"]
+mod denoise;
+
 #[path = "gpu/select.rs"]
 mod select;
 
@@ -148,8 +155,12 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 32] = [
+const OF_OTHERS: [&str; 36] = [
     "n",
+    "side",
+    "colour",
+    "sigma",
+    "profile",
     "precision",
     "units",
     "block",
@@ -216,6 +227,8 @@ what=permutation  the permutations of vectors, with the processor's bits, beside
                 objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE workers=CORES timeline=1
 what=edit       edit distances of random pairs and of texts from queries, and edit_neighbours beside slots
                 objects=4194304 length=32 queries=256 k=10 rounds=7 workers=CORES
+what=denoise    pictures without their noise, on a device and on slots
+                objects=128 side=1024 colour=0|1 sigma=25 profile=default rounds=7 workers=CORES devices=2
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 what=dense      products of matrices, beside PyTorch
@@ -266,6 +279,7 @@ fn main() {
         "graph" => clusters::run_graph(&arguments, &devices, device),
         "permutation" => permutations::run(&arguments, &devices, device),
         "edit" => edit::run(&arguments, &devices, device),
+        "denoise" => denoise::run(&arguments, &devices, device),
         "select" => select::run(&arguments, &devices, device),
         "lists" => lists::run(&arguments, &devices, device),
         "dense" => dense::run_dense(&arguments, &devices, device),
