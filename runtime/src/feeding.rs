@@ -58,7 +58,7 @@ pub mod faults;
 pub use self::block::Block;
 pub use self::blocks::Blocks;
 pub use self::device::Device;
-pub use self::direct::Direct;
+pub use self::direct::{Direct, Part, Placed};
 pub use self::direct_statistics::DirectStatistics;
 pub use self::driver::{DeviceClass, DeviceInfo, DriverError, PlatformInfo};
 pub use self::end_point::{Back, Feed};

@@ -2,15 +2,16 @@
 //!
 //! A block ([`Block`](super::Block)) comes back as a whole. A factorisation has hundreds of launches, and its thread looks after each
 //! group of them whether to continue. Invariants:
-//! - commands run one after the other, in the order of the calls;
+//! - commands of a lane run one after the other, in the order of the calls; those of the second lane run beside those of the first,
+//!   behind the commands that a launch names;
 //! - memory that a command may use is neither freed nor used by the host before the command has ended: what a hanging device may
 //!   still write to is leaked;
 //! - memory of the host that was given to the device is one allocation, and comes back as the same one.
-#![expect(unsafe_code, reason = "a device uses memory of the host")]
+
+mod copies;
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,29 +27,48 @@ use super::pool::Devices;
 use super::program::{KernelSpec, ProgramSource, set_arguments};
 use super::staging::Staging;
 
-/// Bytes of a copy through pinned memory; two are under way.
-const COPY_BYTES: usize = 32 << 20;
+/// Queues at most.
+const LANES: usize = 2;
 /// Looks at a command without a pause between them.
 const LOOKS: u32 = 200;
 /// The time between two later looks: short beside a group of launches. The driver's own wait has no limit of time, so a device that does
 /// not answer would hold its thread for ever.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// A queue of one device, driven by the calling thread, and the buffers that it uses.
+/// One device, driven by the calling thread through a queue or two, and the buffers that it uses.
 pub struct Direct {
     devices: Arc<Devices>,
     device: Arc<Device>,
-    queue: Arc<Object>,
+    /// A queue for each lane; the second one is made at its first use.
+    queues: Vec<Arc<Object>>,
     kernels: Vec<Loaded>,
-    buffers: HashMap<&'static str, Held>,
+    buffers: HashMap<Part, Held>,
     staging: Staging,
     /// Commands that have perhaps not ended, the oldest first, with the names of kernels.
     sent: VecDeque<(Object, Option<&'static str>)>,
+    /// Commands so far.
+    count: u64,
+    /// Copies that may use the staging memory, the oldest first.
+    copies: VecDeque<u64>,
     statistics: DirectStatistics,
     times: BTreeMap<&'static str, u64>,
     failure: Option<DeviceError>,
     /// Whether commands may be under way that have not ended in time.
     is_lost: bool,
+}
+
+/// A buffer: its name, and its number among those of the name.
+pub type Part = (&'static str, usize);
+
+/// Where a kernel runs, and over which buffers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Placed<'a> {
+    /// Arguments that stand for a buffer of another name, or of another number than 0.
+    pub parts: &'a [(&'static str, Part)],
+    /// The lane, 0 or 1.
+    pub lane: usize,
+    /// Commands of the other lane that end before the kernel begins, by their numbers.
+    pub after: &'a [u64],
 }
 
 struct Loaded {
@@ -100,10 +120,12 @@ impl Direct {
             staging: Staging::new(own.driver(), own.context(), &queue),
             devices: Arc::clone(devices),
             device: own,
-            queue,
+            queues: vec![queue],
             kernels: Vec::new(),
             buffers: HashMap::new(),
             sent: VecDeque::new(),
+            count: 0,
+            copies: VecDeque::new(),
             statistics: DirectStatistics::default(),
             times: BTreeMap::new(),
             failure: None,
@@ -131,166 +153,37 @@ impl Direct {
     /// # Errors
     /// When the device has no room.
     pub fn allocate<T: Plain>(&mut self, name: &'static str, len: usize) -> Result<(), DeviceError> {
-        self.release(name)?;
+        self.allocate_part::<T>((name, 0), len)
+    }
+
+    /// [`Direct::allocate`] for one of several buffers of a name.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn allocate_part<T: Plain>(&mut self, part: Part, len: usize) -> Result<(), DeviceError> {
+        self.release(part)?;
         let buffer = self.device.buffer(len * size_of::<T>());
         let buffer = self.noted(buffer)?;
-        self.buffers.insert(name, Held::OfDevice(buffer));
+        self.buffers.insert(part, Held::OfDevice(buffer));
         Ok(())
     }
 
     /// Gives up a buffer, if there is one of this name, once all commands have ended.
-    fn release(&mut self, name: &str) -> Result<(), DeviceError> {
-        if self.buffers.contains_key(name) {
+    fn release(&mut self, part: Part) -> Result<(), DeviceError> {
+        if self.buffers.contains_key(&part) {
             self.wait(0)?;
         }
-        if let Some(Held::OfDevice(buffer)) = self.buffers.remove(name) {
+        if let Some(Held::OfDevice(buffer)) = self.buffers.remove(&part) {
             self.device.memory.give_back(buffer);
         }
         Ok(())
     }
 
-    /// Gives memory of the host to the device, which computes in it: the numbers of a range of a vector. A device that does not share
-    /// the host's memory copies it, in its own way and uncounted.
-    ///
-    /// # Errors
-    /// When the driver refuses the memory; the vector is lost then.
-    ///
-    /// # Panics
-    /// When the range is empty or reaches beyond the vector.
-    pub fn give<T: Plain>(
-        &mut self,
-        name: &'static str,
-        memory: Vec<T>,
-        range: Range<usize>,
-    ) -> Result<(), DeviceError> {
-        self.release(name)?;
-        let mut memory = Box::new(memory);
-        let numbers = &mut memory[range];
-        assert!(!numbers.is_empty(), "a buffer of no numbers");
-        let (at, bytes) = (numbers.as_mut_ptr().cast::<u8>(), size_of_val(numbers));
-        let (driver, context) = (Arc::clone(self.device.driver()), self.device.context());
-        // SAFETY: the vector is kept with the buffer, untouched, until the buffer is released; see `take_back` and `drop`.
-        let own =
-            Object::own(&driver, Kind::Buffer, |driver| unsafe { driver.buffer_over(context, at, bytes) });
-        let object = self.noted(own.map_err(DeviceError::from))?;
-        self.buffers.insert(name, Held::OfHost(object, bytes, memory));
-        Ok(())
-    }
-
-    /// Takes memory back that was given to the device, once all commands have ended.
-    ///
-    /// # Errors
-    /// When a command fails, or does not end in time; the vector is lost then.
-    ///
-    /// # Panics
-    /// When no such memory was given.
-    pub fn take_back<T: Plain>(&mut self, name: &'static str) -> Result<Vec<T>, DeviceError> {
-        self.wait(0)?;
-        let Some(Held::OfHost(object, bytes, _)) = self.buffers.get(name) else {
-            panic!("no memory was given as `{name}`")
-        };
-        let (driver, queue, begun) = (Arc::clone(self.device.driver()), self.queue.handle(), Instant::now());
-        let mapped = driver.map(queue, object.handle(), *bytes);
-        let unmapped = mapped.and_then(|at| driver.unmap(queue, object.handle(), at));
-        let ended = unmapped.and_then(|()| driver.finish(queue));
-        self.statistics.maps += 1;
-        self.statistics.unmaps += 1;
-        self.statistics.map_ns += begun.elapsed().as_nanos() as u64;
-        self.noted(ended.map_err(DeviceError::from))?;
-        let Some(Held::OfHost(object, _, memory)) = self.buffers.remove(name) else {
-            unreachable!("it was found")
-        };
-        drop(object);
-        let memory = memory.downcast::<Vec<T>>();
-        Ok(*memory.unwrap_or_else(|_| panic!("`{name}` was given as numbers of another type")))
-    }
-
-    /// Copies numbers to a buffer, from a place on, through pinned memory.
-    ///
-    /// # Errors
-    /// When a command fails.
-    ///
-    /// # Panics
-    /// When there is no such buffer, or it is too small.
-    pub fn write<T: Plain>(
-        &mut self,
-        name: &'static str,
-        first: usize,
-        numbers: &[T],
-    ) -> Result<(), DeviceError> {
-        let part = COPY_BYTES / size_of::<T>();
-        let regions = self.regions::<T>(numbers.len())?;
-        for (nth, chunk) in numbers.chunks(part).enumerate() {
-            // The copy before the last has ended, so its region is free.
-            self.wait(1)?;
-            let (region, at) = (regions[nth % 2], (first + nth * part) * size_of::<T>());
-            let bytes = size_of_val(chunk);
-            let to = self.place(name, at + bytes);
-            // SAFETY: no command uses the region, and this is its only slice.
-            let numbers = unsafe { region.numbers_mut::<T>() };
-            numbers[..chunk.len()].copy_from_slice(chunk);
-            // SAFETY: the region is of the staging memory, which lives until all commands have ended.
-            self.enqueue(None, |driver, queue| unsafe {
-                driver.write(queue, (to, at), region.at, bytes, &[])
-            })?;
-            self.statistics.copied_bytes += bytes as u64;
-        }
-        Ok(())
-    }
-
-    /// Copies numbers of a buffer to the host, from a place on, once all commands have ended.
-    ///
-    /// # Errors
-    /// When a command fails.
-    ///
-    /// # Panics
-    /// When there is no such buffer, or it is too small.
-    pub fn read<T: Plain>(
-        &mut self,
-        name: &'static str,
-        first: usize,
-        to: &mut [T],
-    ) -> Result<(), DeviceError> {
-        let part = COPY_BYTES / size_of::<T>();
-        let regions = self.regions::<T>(to.len())?;
-        let mut chunks: Vec<&mut [T]> = to.chunks_mut(part).collect();
-        for nth in 0..=chunks.len() {
-            if let Some(chunk) = chunks.get(nth) {
-                let (region, at) = (regions[nth % 2], (first + nth * part) * size_of::<T>());
-                let bytes = size_of_val(&**chunk);
-                let from = self.place(name, at + bytes);
-                // SAFETY: the region is of the staging memory, and its numbers were taken out when the copy before had ended.
-                self.enqueue(None, |driver, queue| unsafe {
-                    driver.read(queue, (from, at), region.at, bytes, &[])
-                })?;
-                self.statistics.copied_bytes += bytes as u64;
-            }
-            if nth > 0 {
-                self.wait(usize::from(nth < chunks.len()))?;
-                let chunk = &mut chunks[nth - 1];
-                // SAFETY: the command that wrote to the region has ended.
-                chunk.copy_from_slice(unsafe { &regions[(nth - 1) % 2].numbers::<T>()[..chunk.len()] });
-            }
-        }
-        Ok(())
-    }
-
-    /// Two regions for copies of so many numbers. Waits for earlier copies.
-    fn regions<T: Plain>(&mut self, len: usize) -> Result<[super::staging::Region; 2], DeviceError> {
-        self.wait(0)?;
-        self.staging.reset();
-        let bytes = (len * size_of::<T>()).min(COPY_BYTES);
-        let first = self.staging.region(bytes).map_err(DeviceError::from);
-        let first = self.noted(first)?;
-        let second = self.staging.region(bytes).map_err(DeviceError::from);
-        Ok([first, self.noted(second)?])
-    }
-
     /// The buffer of a name, which must have some bytes.
-    fn place(&self, name: &str, bytes: usize) -> Handle {
-        let Some(held) = self.buffers.get(name) else { panic!("there is no buffer `{name}`") };
+    fn place(&self, part: Part, bytes: usize) -> Handle {
+        let Some(held) = self.buffers.get(&part) else { panic!("there is no buffer `{}`", part.0) };
         let (handle, most) = held.place();
-        assert!(bytes <= most, "the buffer `{name}` has {most} bytes, not {bytes}");
+        assert!(bytes <= most, "the buffer `{}` has {most} bytes, not {bytes}", part.0);
         handle
     }
 
@@ -305,6 +198,24 @@ impl Direct {
         grid: Grid,
         values: &[(&str, Value)],
     ) -> Result<(), DeviceError> {
+        self.launch_placed(source, kernel, grid, values, Placed::default())
+    }
+
+    /// [`Direct::launch`] on a lane, over buffers of other names. [`Direct::sent`] is the number of the command then.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// When there is no such lane, or no such command.
+    pub fn launch_placed(
+        &mut self,
+        source: &ProgramSource,
+        kernel: &'static str,
+        grid: Grid,
+        values: &[(&str, Value)],
+        placed: Placed<'_>,
+    ) -> Result<(), DeviceError> {
         let at = self.load(source, kernel);
         let at = self.noted(at)?;
         let (items, most) = (grid.group_items(), self.kernels[at].group_items_max);
@@ -318,11 +229,29 @@ impl Direct {
         let (driver, object) = (Arc::clone(self.device.driver()), self.kernels[at].object.handle());
         let of_kernel = (object, self.kernels[at].spec);
         let set = set_arguments(&*driver, source.name, of_kernel, values, |name| {
-            self.buffers.get(name).map(|held| held.place().0)
+            let held = match placed.parts.iter().find(|(argument, _)| *argument == name) {
+                Some((_, part)) => self.buffers.get(part),
+                None => self
+                    .buffers
+                    .iter()
+                    .find(|((own, nth), _)| *own == name && *nth == 0)
+                    .map(|(_, held)| held),
+            };
+            held.map(|held| held.place().0)
         });
         self.noted(set)?;
         self.statistics.launches += 1;
-        self.enqueue(Some(kernel), |driver, queue| driver.launch(queue, object, &grid, &[]))
+        let first = self.count - self.sent.len() as u64;
+        // Commands before these have ended.
+        let left = placed.after.iter().filter_map(|number| number.checked_sub(first + 1));
+        let after: Vec<Handle> = left.map(|place| self.sent[place as usize].0.handle()).collect();
+        self.enqueue(placed.lane, Some(kernel), |driver, queue| driver.launch(queue, object, &grid, &after))?;
+        Ok(())
+    }
+
+    /// The number of the last command, from 1; 0 before the first.
+    pub fn sent(&self) -> u64 {
+        self.count
     }
 
     fn load(&mut self, source: &ProgramSource, kernel: &'static str) -> Result<usize, DeviceError> {
@@ -336,16 +265,25 @@ impl Direct {
         Ok(self.kernels.len() - 1)
     }
 
+    /// Enqueues a command, and returns its number.
     fn enqueue(
         &mut self,
+        lane: usize,
         name: Option<&'static str>,
         command: impl FnOnce(&dyn Driver, Handle) -> DriverResult<Handle>,
-    ) -> Result<(), DeviceError> {
-        let (driver, queue) = (Arc::clone(self.device.driver()), self.queue.handle());
+    ) -> Result<u64, DeviceError> {
+        assert!(lane < LANES, "there is no lane {lane}");
+        while self.queues.len() <= lane {
+            let queue = self.device.queue().map_err(DeviceError::from);
+            let queue = Arc::new(self.noted(queue)?);
+            self.queues.push(queue);
+        }
+        let (driver, queue) = (Arc::clone(self.device.driver()), self.queues[lane].handle());
         let event = Object::own(&driver, Kind::Event, |driver| command(driver, queue));
         let event = self.noted(event.map_err(DeviceError::from))?;
         self.sent.push_back((event, name));
-        Ok(())
+        self.count += 1;
+        Ok(self.count)
     }
 
     /// Commands that have perhaps not ended.
@@ -361,23 +299,10 @@ impl Direct {
         if self.sent.len() <= left {
             return Ok(());
         }
-        let (driver, limit) = (Arc::clone(self.device.driver()), self.devices.limit());
-        self.noted(driver.flush(self.queue.handle()).map_err(DeviceError::from))?;
+        self.flush()?;
+        let driver = Arc::clone(self.device.driver());
         while self.sent.len() > left {
-            let event = self.sent[0].0.handle();
-            let (begun, mut looks) = (Instant::now(), 0);
-            let status = loop {
-                match self.noted(driver.status(event).map_err(DeviceError::from))? {
-                    Some(status) => break status,
-                    None if begun.elapsed() >= limit => {
-                        self.is_lost = true;
-                        return self.noted(Err(DeviceError::Hung { seconds: limit.as_secs_f64() }));
-                    }
-                    None if looks < LOOKS => std::thread::yield_now(),
-                    None => std::thread::sleep(PAUSE),
-                }
-                looks += 1;
-            };
+            let status = self.status_of(0)?;
             let Some((event, name)) = self.sent.pop_front() else { unreachable!("it was the first") };
             if status != 0 {
                 return self.noted(Err(DriverError { call: "a command", code: status }.into()));
@@ -392,6 +317,48 @@ impl Direct {
             }
         }
         Ok(())
+    }
+
+    /// Waits until a command has ended, whichever others have.
+    ///
+    /// # Errors
+    /// As [`Direct::wait`].
+    pub fn wait_for(&mut self, number: u64) -> Result<(), DeviceError> {
+        let first = self.count - self.sent.len() as u64;
+        let Some(place) = number.checked_sub(first + 1) else { return Ok(()) };
+        self.flush()?;
+        match self.status_of(place as usize)? {
+            0 => Ok(()),
+            code => self.noted(Err(DriverError { call: "a command", code }.into())),
+        }
+    }
+
+    /// Hands all commands to the device.
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        let driver = Arc::clone(self.device.driver());
+        for queue in self.queues.clone() {
+            self.noted(driver.flush(queue.handle()).map_err(DeviceError::from))?;
+        }
+        Ok(())
+    }
+
+    /// The status of a command that may not have ended, by its place among these, once it has ended.
+    fn status_of(&mut self, place: usize) -> Result<i32, DeviceError> {
+        let (driver, limit) = (Arc::clone(self.device.driver()), self.devices.limit());
+        let event = self.sent[place].0.handle();
+        let (begun, mut looks) = (Instant::now(), 0);
+        loop {
+            match self.noted(driver.status(event).map_err(DeviceError::from))? {
+                Some(status) => return Ok(status),
+                None if begun.elapsed() >= limit => {
+                    self.is_lost = true;
+                    return self.noted(Err(DeviceError::Hung { seconds: limit.as_secs_f64() }));
+                }
+                None if looks < LOOKS => std::thread::yield_now(),
+                None => std::thread::sleep(PAUSE),
+            }
+            looks += 1;
+        }
     }
 
     /// Remembers the first error that is the device's fault.
@@ -409,7 +376,9 @@ impl Drop for Direct {
         let has_ended = self.is_lost || self.wait(0).is_ok();
         if !has_ended && !self.is_lost {
             // A command has failed, and others may be behind it.
-            self.is_lost = self.device.driver().finish(self.queue.handle()).is_err();
+            // A lane may wait for commands of the other one that were not handed over.
+            let (_, driver) = (self.flush(), Arc::clone(self.device.driver()));
+            self.is_lost = self.queues.iter().any(|queue| driver.finish(queue.handle()).is_err());
         }
         let lost = self.is_lost;
         for (_, held) in self.buffers.drain() {
