@@ -17,10 +17,11 @@
 // Factors a diagonal tile in registers: item (x, y) of SIDE x SIDE holds the rows x + SIDE a and the columns y + SIDE b. A column passes
 // by in local memory, in two places in turn, so that one barrier a column suffices. The first column without a positive pivot goes to
 // `failed`, if no earlier one did.
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void factor(__global number *tiles, uint k, __global uint *failed) {
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void factor(
+    __global number *tiles, uint first_column, uint width, uint k, __global uint *failed) {
     __local number shelf[2][TILE];
     const uint item = get_local_id(0), x = item % SIDE, y = item / SIDE;
-    __global number *tile = tiles + tile_at(k, k);
+    __global number *tile = tiles + tile_in(k, k, first_column, width);
     number held[BANDS][BANDS];
 #pragma unroll
     for (uint b = 0; b < BANDS; b++) {
@@ -88,10 +89,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void factor(__global
 
 // The inverse of the factor of a diagonal tile, with zeros above its diagonal, by the same division of a tile: rows pass by.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void invert(
-    __global const number *tiles, uint k, __global number *inverses) {
+    __global const number *tiles, uint first_column, uint width, uint k, __global number *inverses) {
     __local number shelf[2][TILE];
     const uint item = get_local_id(0), x = item % SIDE, y = item / SIDE;
-    __global const number *tile = tiles + tile_at(k, k);
+    __global const number *tile = tiles + tile_in(k, k, first_column, width);
     number held[BANDS][BANDS];
 #pragma unroll
     for (uint a = 0; a < BANDS; a++) {
@@ -275,19 +276,21 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void invert(
         MULTIPLY                                                                \
     }
 
-// Subtracts from tiles (i, j) the products of tiles (i, k) with the transposes of tiles (j, k), `first` <= k < `end`. With `is_column` the
-// groups are the tiles of column `from`, from its diagonal down; else all tiles of the lower half behind column `from`, itself too.
+// Subtracts from tiles (i, j) the products of tiles (i, k) with the transposes of tiles (j, k), `first` <= k < `end`: from those of
+// `columns` columns from `from` on, which lie in the block `to_tiles`. The tiles (i, k) lie in the block `tiles`.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void update(
-    __global number *tiles, uint from, uint first, uint end, uint is_column) {
+    __global number *to_tiles, uint to_first, uint to_width, __global const number *tiles, uint first_column, uint width,
+    uint from, uint columns, uint first, uint end) {
     __local number shelf[4 * SLICE * STRIDE] __attribute__((aligned(16)));
-    const uint item = get_local_id(0), group = get_group_id(0);
-    const uint2 place = is_column ? (uint2)(group, 0) : place_of(group);
+    const uint item = get_local_id(0);
+    const uint2 place = place_in(get_group_id(0), columns);
     const uint i = from + place.x, j = from + place.y;
-    __global const number *left = tiles + tile_at(i, first), *right = tiles + tile_at(j, first);
+    __global const number *left = tiles + tile_in(i, first, first_column, width);
+    __global const number *right = tiles + tile_in(j, first, first_column, width);
     HELD;
     CLEAR
     SUM_UP((end - first) * (TILE / SLICE))
-    __global number *to = tiles + tile_at(i, j);
+    __global number *to = to_tiles + tile_in(i, j, to_first, to_width);
 #ifdef UNITS
 #define SUBTRACT(sum, row, column) to[(column) * TILE + (row)] -= sum;
     FOR_HELD(SUBTRACT)
@@ -299,10 +302,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void update(
 
 // Replaces the tiles of column k below its diagonal by their products with the transpose of the inverse of the factor there.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void solve(
-    __global number *tiles, uint k, __global const number *inverses) {
+    __global number *tiles, uint first_column, uint width, uint k, __global const number *inverses) {
     __local number shelf[4 * SLICE * STRIDE] __attribute__((aligned(16)));
     const uint item = get_local_id(0);
-    __global number *to = tiles + tile_at(k + 1 + get_group_id(0), k);
+    __global number *to = tiles + tile_in(k + 1 + get_group_id(0), k, first_column, width);
     __global const number *left = to, *right = inverses + (ulong)k * NUMBERS;
     HELD;
     CLEAR
@@ -321,7 +324,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void solve(
 // One step of L x = b: x_j from b_j by the inverse of the factor's diagonal tile, which each group computes anew, and b_i -= A_ij x_j for the
 // row i of a group. The first group writes x_j. Numbers of vectors are wide.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void forward(
-    __global const number *tiles, __global const number *inverses, uint j, __global wide *b, __global wide *solved) {
+    __global const number *tiles, uint first_column, uint width, __global const number *inverses, uint j,
+    __global wide *b, __global wide *solved) {
     __local wide own[TILE], x[TILE], halves[TILE];
     const uint item = get_local_id(0), row = item % TILE, half_of = item / TILE, group = get_group_id(0);
     if (item < TILE) {
@@ -345,7 +349,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void forward(
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (group > 0) {
-        __global const number *tile = tiles + tile_at(j + group, j);
+        __global const number *tile = tiles + tile_in(j + group, j, first_column, width);
         sum = 0;
         for (uint c = half_of * (TILE / 2); c < (half_of + 1) * (TILE / 2); c++) {
             sum = fma((wide)tile[c * TILE + row], x[c], sum);
@@ -361,11 +365,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void forward(
 }
 
 // One step of L^T x = b, from the last tile on, where b is what `forward` has solved: x_j from b_j by the transpose of the inverse, and
-// b_i -= A_ji^T x_j for i < j. Sixteen items sum up a column.
+// b_i -= A_ji^T x_j for i < j. Sixteen items sum up a column. The groups are the columns i of a block of columns, up to j; that of j itself
+// writes x_j.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void backward(
-    __global const number *tiles, __global const number *inverses, uint j, __global wide *solved, __global wide *weights) {
+    __global const number *tiles, uint first_column, uint width, __global const number *inverses, uint j,
+    __global wide *solved, __global wide *weights) {
     __local wide own[TILE], x[TILE], parts[ITEMS];
-    const uint item = get_local_id(0), lane = item % SIDE, part = item / SIDE, group = get_group_id(0);
+    const uint item = get_local_id(0), lane = item % SIDE, part = item / SIDE, i = first_column + get_group_id(0);
     if (item < TILE) {
         own[item] = solved[j * TILE + item];
     }
@@ -390,24 +396,25 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void backward(
                 const uint at = band * SIDE + item;
                 if (round == 0) {
                     x[at] = all;
-                    if (group == 0) {
+                    if (i == j) {
                         weights[j * TILE + at] = all;
                     }
-                } else if (group > 0) {
-                    solved[(group - 1) * TILE + at] -= all;
+                } else if (i < j) {
+                    solved[i * TILE + at] -= all;
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        from = group > 0 ? tiles + tile_at(j, group - 1) : from;
+        from = i < j ? tiles + tile_in(j, i, first_column, width) : from;
     }
 }
 
 // Twice the sum of the logarithms of the diagonal is the logarithm of the determinant: the diagonal goes to a vector.
-__kernel void diagonal(__global const number *tiles, uint count, __global wide *pivots) {
-    const uint row = get_global_id(0);
-    if (row < count) {
-        pivots[row] = tiles[tile_at(row / TILE, row / TILE) + row % TILE * (TILE + 1)];
+__kernel void diagonal(
+    __global const number *tiles, uint first_column, uint width, uint count, __global wide *pivots) {
+    const uint row = first_column * TILE + get_global_id(0), tile = row / TILE;
+    if (row < count && tile < first_column + width) {
+        pivots[row] = tiles[tile_in(tile, tile, first_column, width) + row % TILE * (TILE + 1)];
     }
 }
 

@@ -47,13 +47,14 @@ wide sines(const wide *x, const __local wide *y, __constant wide *periods, uint 
 wide matern32(wide a) { return ((wide)1 + a) * exp(-a); }
 wide matern52(wide a) { return ((wide)1 + a + a * a / (wide)3) * exp(-a); }
 
-// Fills the tiles with covariances, and the rows behind the last point with those of the identity. `points` has a column of `stride`
+// Fills the tiles of a block of columns with covariances, and the rows behind the last point with those of the identity. `points` has a column of `stride`
 // numbers for each dimension.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void fill(
-    __global number *tiles, __global const wide *points, uint stride, uint count, __constant wide *parameters, __constant wide *added) {
+    __global number *tiles, uint first_column, uint width, __global const wide *points, uint stride, uint count,
+    __constant wide *parameters, __constant wide *added) {
     __local wide columns[DIMENSIONS * TILE];
     const uint item = get_local_id(0), tile = get_group_id(0);
-    const uint2 place = place_of(tile);
+    const uint2 place = place_in(tile, width) + first_column;
     for (uint at = item; at < DIMENSIONS * TILE; at += ITEMS) {
         columns[at] = points[(ulong)(at / TILE) * stride + place.y * TILE + at % TILE];
     }

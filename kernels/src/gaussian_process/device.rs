@@ -41,8 +41,8 @@ pub struct Wanted<'a> {
 pub struct Made<T> {
     /// The factor.
     pub factor: TiledMatrix<T>,
-    /// The solution of L L^T x = y.
-    pub weights: Vec<f64>,
+    /// The solution of L L^T x = y, if the device has solved it.
+    pub weights: Option<Vec<f64>>,
 }
 
 /// The result of a device: nothing if it has failed, and threads shall do the work.

@@ -96,7 +96,7 @@ impl Prior<'_> {
         threads: &mut dyn Threads,
     ) -> Result<Likelihood<T>, Stopped> {
         let (factor, weights) = match self.by_device::<T>(targets, threads) {
-            Some(made) => made.map(|made| (made.factor, Some(made.weights)))?,
+            Some(made) => made.map(|made| (made.factor, made.weights))?,
             None => (self.by_threads(threads)?, None),
         };
         self.must_be_sound::<T>(&pivots(&factor))?;

@@ -1,11 +1,18 @@
-//! `cholesky_graph`: the factor of a matrix of covariances by a graph of tasks, within one box.
+//! `cholesky_graph`: the factor of a matrix of covariances by a graph of tasks, within one box, or on devices.
 
-use boxwork_kernels::cholesky::{Factorisation, TiledMatrix, Usual};
+use std::sync::Arc;
+
+use boxwork_kernels::cholesky::device::{TILE, tiles as count};
+use boxwork_kernels::cholesky::{Factorisation, NotPositiveDefinite, TiledMatrix, Usual};
+use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::operator::{Bind, BoxError, Context, Flow, Kind, Operator, OperatorSpec, Out, Pushed};
+use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
 
 use super::run;
 use super::tiles::{MATRIX, Matrix, envelope};
 use crate::columns;
+use crate::devices::code_path::of_device;
+use crate::devices::factor::{Choices, DeviceMatrix, Unfactored, fits};
 
 const FACTOR: Out = Out::new(0, "factor", columns::tiles, "the tiles of the factor, column by column");
 
@@ -21,11 +28,12 @@ const FACTOR: Out = Out::new(0, "factor", columns::tiles, "the tiles of the fact
 /// `factor`: the tiles of the factor, one an envelope, column by column.
 ///
 /// # Parameters
-/// Those of `covariance_tiles`.
+/// Those of `covariance_tiles`. `device`: where the factor is made; several devices share it. The factor of a device differs by rounding.
 pub static CHOLESKY_GRAPH: OperatorSpec = OperatorSpec {
-    parameters: &MATRIX,
+    parameters: &PARAMETERS,
     outputs: &[FACTOR],
     example: "factor: {kind: cholesky_graph, rows: 512, tile: 64}",
+    code_path: Some(|arguments, devices| of_device(arguments, devices, 0)),
     ..OperatorSpec::new(
         "cholesky_graph",
         "Factors a matrix of covariances by a graph of tasks.",
@@ -34,26 +42,89 @@ pub static CHOLESKY_GRAPH: OperatorSpec = OperatorSpec {
     )
 };
 
+static PARAMETERS: [Parameter; 5] = {
+    let [rows, tile, kernel, seed] = MATRIX;
+    let device = Parameter::new(
+        "device",
+        ParameterType::Device,
+        Default::Text("cpu"),
+        "where the factor is made: cpu, auto (on GPUs), gpu, or gpu: and device numbers",
+    );
+    [rows, tile, kernel, seed, device]
+};
+
 fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(Box::new(CholeskyGraph { matrix: Matrix::new(bind)?, factor: None, sent: 0 }))
+    let devices = bind.pick_devices("device", None, 0)?.devices;
+    let devices = devices.map(|(devices, allowed)| (devices, allowed.to_vec()));
+    Ok(Box::new(CholeskyGraph { matrix: Matrix::new(bind)?, devices, factor: None, sent: 0 }))
 }
 
 struct CholeskyGraph {
     matrix: Matrix,
+    /// The devices, and the numbers of those that make the factor.
+    devices: Option<(Arc<Devices>, Vec<usize>)>,
     factor: Option<TiledMatrix>,
     sent: usize,
+}
+
+impl CholeskyGraph {
+    /// The factor by slots.
+    fn by_graph(&self, cx: &mut Context<'_>) -> Result<TiledMatrix, BoxError> {
+        let (matrix, size) = (&self.matrix, self.matrix.size);
+        let factor = TiledMatrix::zeros(matrix.points.len(), size);
+        let fill = |i: usize, j: usize, tile: &mut [f64]| {
+            matrix.expression.tile(&matrix.points, size, (i, j), 0.0, tile);
+        };
+        cx.inside(|inside| run(inside, &Factorisation::filled(&factor, Usual::default(), &fill)))?;
+        Ok(factor)
+    }
+
+    /// The factor by devices.
+    fn by_devices(
+        &self,
+        (devices, places): (&Arc<Devices>, &[usize]),
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(TiledMatrix, String), Unfactored> {
+        let n = self.matrix.points.len();
+        let mut matrix = DeviceMatrix::<f64>::open(devices, places, n, Choices::default())?;
+        matrix.allocate()?;
+        matrix.fill(&self.matrix.expression, &self.matrix.points, 0.0)?;
+        matrix.factor(cancelled)?;
+        let mut packed = vec![0.0; count(n.div_ceil(TILE)) * TILE * TILE];
+        matrix.read(&mut packed)?;
+        let entry = |row: usize, column: usize| {
+            let tile = count(row / TILE) + column / TILE;
+            packed[(tile * TILE + column % TILE) * TILE + row % TILE]
+        };
+        let factor = TiledMatrix::new(n, self.matrix.size, entry);
+        Ok((factor, matrix.statistics().to_string()))
+    }
+
+    fn make(&self, cx: &mut Context<'_>) -> Result<TiledMatrix, BoxError> {
+        let Some((devices, places)) = &self.devices else { return self.by_graph(cx) };
+        if let Err(reason) = fits::<f64>(devices, places, self.matrix.points.len(), 1) {
+            cx.note(format!("{reason}: slots made the factor"));
+            return self.by_graph(cx);
+        }
+        match self.by_devices((devices, places), &cx.cancelled()) {
+            Ok((factor, done)) => {
+                cx.note(format!("devices {places:?}: {done}"));
+                Ok(factor)
+            }
+            Err(Unfactored::NotPositiveDefinite { row }) => Err(NotPositiveDefinite { row }.into()),
+            Err(Unfactored::Cancelled) => Err(BoxError::new("the factorisation was cancelled")),
+            Err(Unfactored::Device(error)) => {
+                cx.note(format!("devices {places:?} failed, {error}: slots made the factor"));
+                self.by_graph(cx)
+            }
+        }
+    }
 }
 
 impl Operator for CholeskyGraph {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let Some(factor) = &self.factor else {
-            let (matrix, size) = (&self.matrix, self.matrix.size);
-            let factor = TiledMatrix::zeros(matrix.points.len(), size);
-            let fill = |i: usize, j: usize, tile: &mut [f64]| {
-                matrix.expression.tile(&matrix.points, size, (i, j), 0.0, tile);
-            };
-            cx.inside(|inside| run(inside, &Factorisation::filled(&factor, Usual::default(), &fill)))?;
-            self.factor = Some(factor);
+            self.factor = Some(self.make(cx)?);
             return Ok(Flow::More);
         };
         let rows = factor.tile_rows();
@@ -68,5 +139,67 @@ impl Operator for CholeskyGraph {
             }
         }
         Ok(Flow::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_runtime::feeding::Options;
+    use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
+    use boxwork_runtime::harness::Harness;
+
+    use super::super::tiles::Tile;
+    use super::*;
+
+    /// The tiles of a factor of 300 rows, and the notes.
+    fn factor(devices: Option<(Arc<Devices>, Vec<usize>)>, size: usize) -> (Vec<Tile>, Vec<String>) {
+        let matrix = Matrix::of("rbf() + white(0.1)".parse().expect("a covariance"), 300, size, 1);
+        let graph = CholeskyGraph { matrix, devices, factor: None, sent: 0 };
+        let mut harness = Harness::of(&CHOLESKY_GRAPH, Box::new(graph));
+        let mut tiles = Vec::new();
+        while !harness.is_done() {
+            harness.run().expect("a factor");
+            tiles.extend(harness.taken(FACTOR).iter().map(|tile| Tile::of(tile).expect("a tile")));
+        }
+        (tiles, harness.notes().to_vec())
+    }
+
+    #[test]
+    fn devices_make_the_factor_of_the_graph_or_leave_it_to_slots() {
+        if !has_device("devices_make_the_factor_of_the_graph_or_leave_it_to_slots") {
+            return;
+        }
+        let check = |plan: Plan, options: Options, size: usize, note: &str| {
+            let (_, devices) = Faulty::devices(plan, options);
+            let devices = devices.expect("devices");
+            let places = (0..devices.list().len()).collect();
+            let (found, notes) = factor(Some((devices, places)), size);
+            let (expected, _) = factor(None, size);
+            assert!(notes[0].contains(note), "{notes:?}");
+            assert_eq!(found.len(), expected.len());
+            for (found, expected) in found.iter().zip(&expected) {
+                assert_eq!((found.i, found.j, found.size), (expected.i, expected.j, expected.size));
+                for (at, (a, b)) in found.numbers.iter().zip(expected.numbers.iter()).enumerate() {
+                    // The upper half of a diagonal tile is not read.
+                    let is_upper = found.i == found.j && at % size < at / size;
+                    assert!(
+                        is_upper || (a - b).abs() < 1e-12,
+                        "tile ({}, {}): {a}, not {b}",
+                        found.i,
+                        found.j
+                    );
+                }
+            }
+        };
+        check(Plan::default(), Options::default(), 64, "launches");
+        check(Plan { appears_as: 2, ..Plan::default() }, Options::default(), 100, "devices [0, 1]");
+        check(
+            Plan { call: 40, for_good: true, ..Plan::default() },
+            Options::default(),
+            128,
+            "slots made the factor",
+        );
+        let small = Options { memory_bytes: Some(400_000), ..Options::default() };
+        check(Plan::default(), small, 64, "has room for");
     }
 }

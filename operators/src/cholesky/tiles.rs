@@ -59,7 +59,7 @@ impl Matrix {
         Ok(Self::of(expression, bind.count("rows"), bind.count("tile"), u64::try_from(bind.integer("seed"))?))
     }
 
-    fn of(expression: Expression, rows: usize, size: usize, seed: u64) -> Self {
+    pub(super) fn of(expression: Expression, rows: usize, size: usize, seed: u64) -> Self {
         let mut random = Random::mixed(seed);
         let numbers: Vec<f64> = (0..DIMENSIONS * rows).map(|_| 4.0 * random.unit()).collect();
         Self { points: Points::of_rows(DIMENSIONS, &numbers), expression, size }

@@ -1,26 +1,30 @@
-//! A Cholesky factor on one device: covariances, the factor, and solves with it.
+//! A Cholesky factor on devices: covariances, the factor, and solves with it.
 //!
-//! A [`DeviceMatrix`] has the packed tiles of a matrix on a device, which fills them, or takes them filled. The host waits once a block of
+//! A [`DeviceMatrix`] has the tiles of a matrix on a device, which fills them, or takes them filled. They are one buffer, or blocks of
+//! columns where a buffer has no room for all; several devices have the blocks in turn. The host waits once a block of
 //! columns, for the block before it, so that the device always has work. Invariant: each step gives what
 //! [`boxwork_kernels::cholesky::device`] says, or an error; after an error nothing of the matrix is of use.
 
+mod layout;
+mod copies;
+mod steps;
 mod slopes;
 
 use std::sync::Arc;
 
-use boxwork_kernels::cholesky::device::{
-    DIMENSIONS_MAX, ITEMS, Launch, Numbers, TILE, Units, launches, tiles as count,
-};
+use boxwork_kernels::cholesky::device::{DIMENSIONS_MAX, ITEMS, Numbers, TILE, Units, tiles as count};
 use boxwork_kernels::cholesky::{Number, Packed};
 use boxwork_kernels::covariance::{Expression, Points};
 use boxwork_runtime::feeding::{
-    DeviceClass, DeviceError, Devices, Direct, Grid, Plain, ProgramSource, Value,
+    DeviceClass, DeviceError, Devices, Direct, DirectStatistics, Grid, Placed, Plain, ProgramSource, Value,
 };
+
+use self::layout::Layout;
 
 use super::device_kernels::{factor_program, fill_program};
 
-/// The number in `failed` while no pivot has failed.
-const NONE_FAILED: u32 = u32::MAX;
+/// Panels of other devices that a device holds at a time.
+const PANELS: usize = 2;
 
 /// A number of tiles on a device.
 pub trait DeviceNumber: Number + Plain {
@@ -57,10 +61,14 @@ const BLOCK_SHARED: usize = 2;
 /// The sizes of a factorisation that a caller may choose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choices {
-    /// Columns of tiles of a block.
+    /// Columns of tiles of a block that is factored before those behind it lose its products.
     pub block: Option<usize>,
     /// How products are computed.
     pub units: Option<Units>,
+    /// Whether the next block is factored on a second queue while the others lose products.
+    pub looks_ahead: Option<bool>,
+    /// Tiles of a buffer at most.
+    pub buffer_tiles: Option<usize>,
 }
 
 /// Why there is no factor.
@@ -83,18 +91,25 @@ impl From<DeviceError> for Unfactored {
     }
 }
 
-/// A symmetric matrix, or its factor, on a device.
+/// A symmetric matrix, or its factor, on a device, or its blocks of columns on several.
 pub struct DeviceMatrix<T> {
-    direct: Direct,
-    program: ProgramSource,
+    places: Vec<Place>,
     numbers: Numbers,
     n: usize,
+    layout: Layout,
     /// Numbers of the points that it was filled with.
     dimensions: usize,
     block: usize,
+    looks_ahead: bool,
     /// The memory of the host that the device computes in, as far as it is lent: where it begins in its vector.
     lent: Option<usize>,
     of: std::marker::PhantomData<T>,
+}
+
+/// One of the devices.
+struct Place {
+    direct: Direct,
+    program: ProgramSource,
 }
 
 /// Whether a device can compute covariances of points of so many dimensions.
@@ -102,87 +117,116 @@ pub fn can_fill(dimensions: usize) -> bool {
     (1..=DIMENSIONS_MAX).contains(&dimensions)
 }
 
-/// Whether a device can take a matrix of n rows; else the reason.
+/// Whether devices can take so many matrices of n rows at once, each of them a share; more than one matrix must be single buffers. Else the
+/// reason.
 ///
 /// # Errors
 /// The reason, for a user.
-pub fn fits<T: DeviceNumber>(devices: &Devices, device: usize, n: usize) -> Result<(), String> {
-    fits_times::<T>(devices, device, n, 1)
-}
-
-/// Whether a device can take so many matrices of n rows at once; else the reason.
-///
-/// # Errors
-/// The reason, for a user.
-pub fn fits_times<T: DeviceNumber>(
+pub fn fits<T: DeviceNumber>(
     devices: &Devices,
-    device: usize,
+    places: &[usize],
     n: usize,
-    times: u64,
+    matrices: u64,
 ) -> Result<(), String> {
-    let (rows, info) = (n.div_ceil(TILE), devices.list()[device].info());
-    let bytes = (count(rows) * TILE * TILE * size_of::<T>()) as u64;
-    if T::numbers(info.has_doubles).is_none() {
-        return Err(format!("device {device} ({}) has no numbers of f64", info.name));
+    let rows = n.div_ceil(TILE) as u64;
+    let of_tile = (TILE * TILE * size_of::<T>()) as u64;
+    // Devices of several have the panel of another one too, twice.
+    let (count, panels) =
+        (places.len() as u64, if places.len() > 1 { 2 * T::block(rows as usize) as u64 } else { 0 });
+    let share = (rows * (rows + 1) / 2).div_ceil(count) + rows * (1 + panels);
+    for place in places {
+        let device = &devices.list()[*place];
+        let info = device.info();
+        if T::numbers(info.has_doubles).is_none() {
+            return Err(format!("device {place} ({}) has no numbers of f64", info.name));
+        }
+        let budget = device.memory_budget_bytes() / matrices;
+        let most = if matrices > 1 { budget.min(info.buffer_bytes_max) } else { budget };
+        let is_buffer = rows * of_tile <= info.buffer_bytes_max;
+        if share * of_tile > most || !is_buffer {
+            return Err(format!(
+                "the lower half takes {} MiB, and device {place} ({}) has room for {}",
+                (share * of_tile) >> 20,
+                info.name,
+                most.min(if is_buffer { u64::MAX } else { info.buffer_bytes_max }) >> 20
+            ));
+        }
     }
-    let most = info.buffer_bytes_max.min(devices.list()[device].memory_budget_bytes() / times);
-    match bytes <= most {
-        true => Ok(()),
-        false => Err(format!(
-            "the lower half takes {} MiB, and device {device} ({}) has room for {}",
-            bytes >> 20,
-            info.name,
-            most >> 20
-        )),
-    }
+    Ok(())
 }
 
 impl<T: DeviceNumber> DeviceMatrix<T> {
     /// A matrix of n rows without numbers: [`DeviceMatrix::lend`] or [`DeviceMatrix::allocate`] comes next.
     ///
     /// # Errors
-    /// When the device takes no more work, or has no such numbers.
+    /// When a device takes no more work, or has no such numbers.
     ///
     /// # Panics
     /// When there is no such device, or no row.
     pub fn open(
         devices: &Arc<Devices>,
-        device: usize,
+        places: &[usize],
         n: usize,
         choices: Choices,
     ) -> Result<Self, DeviceError> {
-        assert!(n > 0, "a matrix without rows");
-        let mut direct = Direct::open(devices, device)?;
-        let info = direct.device().info().clone();
-        let Some(numbers) = T::numbers(info.has_doubles) else {
-            return Err(DeviceError::Block(format!("{} has no numbers of f64", info.name)));
-        };
-        let units = choices.units.unwrap_or_else(|| Units::of(numbers, info.compute_capability));
+        assert!(n > 0 && !places.is_empty(), "a matrix without rows, or nowhere");
         let rows = n.div_ceil(TILE);
-        let is_apart = info.class == DeviceClass::Gpu && !info.shares_memory;
-        let block = choices.block.unwrap_or(if is_apart { T::block(rows) } else { BLOCK_SHARED }).max(1);
-        direct.allocate::<T>("inverses", rows * TILE * TILE)?;
-        let program = factor_program(numbers, units);
+        let (mut opened, mut tiles_max, mut are_apart, mut of) = (Vec::new(), usize::MAX, true, None);
+        for place in places {
+            let mut direct = Direct::open(devices, *place)?;
+            let info = direct.device().info().clone();
+            let Some(numbers) = T::numbers(info.has_doubles) else {
+                return Err(DeviceError::Block(format!("{} has no numbers of f64", info.name)));
+            };
+            let units = choices.units.unwrap_or_else(|| Units::of(numbers, info.compute_capability));
+            let tile_bytes = TILE * TILE * size_of::<T>();
+            tiles_max = tiles_max.min(info.buffer_bytes_max as usize / tile_bytes);
+            are_apart &= info.class == DeviceClass::Gpu && !info.shares_memory;
+            direct.allocate::<T>("inverses", rows * TILE * TILE)?;
+            of = Some(numbers);
+            opened.push(Place { direct, program: factor_program(numbers, units) });
+        }
+        let Some(numbers) = of else { unreachable!("there is a device") };
+        let block = choices.block.unwrap_or(if are_apart { T::block(rows) } else { BLOCK_SHARED }).max(1);
+        let layout = Layout::new(rows, choices.buffer_tiles.unwrap_or(tiles_max), places.len(), block);
         Ok(Self {
-            direct,
-            program,
+            places: opened,
             numbers,
             n,
             dimensions: 0,
-            block,
+            block: block.min(layout.width),
+            layout,
+            looks_ahead: choices.looks_ahead.unwrap_or(places.len() > 1),
             lent: None,
             of: std::marker::PhantomData,
         })
     }
 
-    /// The queue, with its figures.
+    /// The first device, with its figures.
     pub fn direct(&self) -> &Direct {
-        &self.direct
+        &self.places[0].direct
+    }
+
+    /// The counts of all devices.
+    pub fn statistics(&self) -> DirectStatistics {
+        let mut all = DirectStatistics::default();
+        self.places.iter().for_each(|place| all.add(&place.direct.statistics()));
+        all
+    }
+
+    /// Whether the matrix is one buffer of one device: else it is neither lent, solved with on several devices, nor inverted.
+    pub fn is_whole(&self) -> bool {
+        self.layout.is_whole() && self.places.len() == 1
+    }
+
+    /// Whether [`DeviceMatrix::solve`] solves: on one device.
+    pub fn solves(&self) -> bool {
+        self.places.len() == 1
     }
 
     /// Rows of tiles.
     fn rows(&self) -> usize {
-        self.n.div_ceil(TILE)
+        self.layout.rows
     }
 
     /// The device computes in memory of the host.
@@ -191,13 +235,13 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     /// When the driver refuses the memory; the tiles are lost then.
     ///
     /// # Panics
-    /// When there are not all tiles.
+    /// When there are not all tiles, or the matrix is not whole.
     pub fn lend(&mut self, tiles: Packed<T>) -> Result<(), DeviceError> {
         let numbers = tiles.numbers().len();
-        assert_eq!(numbers, count(self.rows()) * TILE * TILE, "all tiles");
+        assert!(self.is_whole() && numbers == count(self.rows()) * TILE * TILE, "all tiles");
         let (memory, first) = tiles.into_memory();
         self.lent = Some(first);
-        self.direct.give("tiles", memory, first..first + numbers)
+        self.places[0].direct.give("tiles", memory, first..first + numbers)
     }
 
     /// Takes the memory back that was lent.
@@ -209,85 +253,80 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     /// When no memory was lent.
     pub fn take_back(&mut self) -> Result<Packed<T>, DeviceError> {
         let Some(first) = self.lent.take() else { panic!("no memory was lent") };
-        Ok(Packed::of_memory((self.direct.take_back("tiles")?, first), self.rows(), TILE))
+        let memory = self.places[0].direct.take_back("tiles")?;
+        Ok(Packed::of_memory((memory, first), self.rows(), TILE))
     }
 
-    /// The device takes memory of its own for the tiles.
+    /// The devices take memory of their own for the tiles.
     ///
     /// # Errors
-    /// When it has no room.
+    /// When they have no room.
     pub fn allocate(&mut self) -> Result<(), DeviceError> {
-        self.direct.allocate::<T>("tiles", count(self.rows()) * TILE * TILE)
-    }
-
-    /// Copies packed tiles to the device's own memory.
-    ///
-    /// # Errors
-    /// When the device fails.
-    pub fn write(&mut self, packed: &[T]) -> Result<(), DeviceError> {
-        self.direct.write("tiles", 0, packed)
-    }
-
-    /// Copies packed tiles to the host.
-    ///
-    /// # Errors
-    /// When the device fails.
-    pub fn read(&mut self, packed: &mut [T]) -> Result<(), DeviceError> {
-        self.direct.read("tiles", 0, packed)
-    }
-
-    /// The tiles of a row, up to its diagonal.
-    ///
-    /// # Errors
-    /// When the device fails.
-    ///
-    /// # Panics
-    /// When there is no such row.
-    pub fn row_of_tiles(&mut self, row: usize) -> Result<Vec<T>, DeviceError> {
-        let mut found = vec![T::ZERO; (row + 1) * TILE * TILE];
-        self.direct.read("tiles", count(row) * TILE * TILE, &mut found)?;
-        Ok(found)
-    }
-
-    /// Numbers come to the device: in place where the tiles are lent.
-    fn put<N: Plain>(&mut self, name: &'static str, numbers: Vec<N>) -> Result<(), DeviceError> {
-        let len = numbers.len();
-        if self.lent.is_some() {
-            return self.direct.give(name, numbers, 0..len);
+        let layout = self.layout;
+        for block in 0..layout.blocks() {
+            let len = layout.tiles(block) * TILE * TILE;
+            self.places[layout.place_of(block)].direct.allocate_part::<T>(("tiles", block), len)?;
         }
-        self.direct.allocate::<N>(name, len)?;
-        self.direct.write(name, 0, &numbers)
+        if self.places.len() > 1 {
+            for place in &mut self.places {
+                for panel in 0..PANELS {
+                    place.direct.allocate_part::<T>(("panel", panel), layout.tiles(0) * TILE * TILE)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers come to a device: in place where the tiles are lent.
+    fn put<N: Plain>(
+        &mut self,
+        place: usize,
+        name: &'static str,
+        numbers: Vec<N>,
+    ) -> Result<(), DeviceError> {
+        let (direct, len) = (&mut self.places[place].direct, numbers.len());
+        if self.lent.is_some() {
+            return direct.give(name, numbers, 0..len);
+        }
+        direct.allocate::<N>(name, len)?;
+        direct.write(name, 0, &numbers)
     }
 
     /// Numbers come back, once all commands have ended.
-    fn get<N: Plain + Default>(&mut self, name: &'static str, len: usize) -> Result<Vec<N>, DeviceError> {
+    fn get<N: Plain + Default>(
+        &mut self,
+        place: usize,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Vec<N>, DeviceError> {
+        let direct = &mut self.places[place].direct;
         if self.lent.is_some() {
-            return self.direct.take_back(name);
+            return direct.take_back(name);
         }
         let mut numbers = vec![N::default(); len];
-        self.direct.read(name, 0, &mut numbers)?;
+        direct.read(name, 0, &mut numbers)?;
         Ok(numbers)
     }
 
     /// [`DeviceMatrix::put`] of the device's numbers for vectors.
-    fn put_wide(&mut self, name: &'static str, numbers: Vec<f64>) -> Result<(), DeviceError> {
+    fn put_wide(&mut self, place: usize, name: &'static str, numbers: Vec<f64>) -> Result<(), DeviceError> {
         match self.numbers.is_wide() {
-            true => self.put(name, numbers),
-            false => self.put(name, numbers.into_iter().map(|x| x as f32).collect::<Vec<f32>>()),
+            true => self.put(place, name, numbers),
+            false => self.put(place, name, numbers.into_iter().map(|x| x as f32).collect::<Vec<f32>>()),
         }
     }
 
-    fn get_wide(&mut self, name: &'static str, len: usize) -> Result<Vec<f64>, DeviceError> {
+    fn get_wide(&mut self, place: usize, name: &'static str, len: usize) -> Result<Vec<f64>, DeviceError> {
         match self.numbers.is_wide() {
-            true => self.get(name, len),
-            false => Ok(self.get::<f32>(name, len)?.into_iter().map(f64::from).collect()),
+            true => self.get(place, name, len),
+            false => Ok(self.get::<f32>(place, name, len)?.into_iter().map(f64::from).collect()),
         }
     }
 
     /// Fills the matrix with covariances of points: `added` comes to the diagonal.
     ///
     /// # Errors
-    /// When the device fails, or does not compile the expression.
+    /// When a device fails, or does not compile the expression.
     ///
     /// # Panics
     /// When there is not a point for each row, or [`can_fill`] says that the device cannot.
@@ -299,72 +338,41 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             column[..self.n].copy_from_slice(points.dimension(d));
         }
         self.dimensions = dimensions;
-        self.put_wide("points", columns)?;
-        self.put_wide("parameters", expression.device_numbers())?;
-        self.put_wide("added", vec![added])?;
-        let program = fill_program(self.numbers, expression, dimensions);
-        let values = [("stride", Value::of(stride as u32)), ("count", Value::of(self.n as u32))];
-        self.direct.launch(&program, "fill", Grid::of([count(self.rows())], [ITEMS]), &values)
+        for place in 0..self.places.len() {
+            self.put_wide(place, "points", columns.clone())?;
+            self.put_wide(place, "parameters", expression.device_numbers())?;
+            self.put_wide(place, "added", vec![added])?;
+        }
+        let (program, layout) = (fill_program(self.numbers, expression, dimensions), self.layout);
+        for block in 0..layout.blocks() {
+            let (place, columns) = (layout.place_of(block), layout.columns(block));
+            let values = whole_numbers(&[
+                ("first_column", columns.start),
+                ("width", columns.len()),
+                ("stride", stride),
+                ("count", self.n),
+            ]);
+            let placed = Placed { parts: &[("tiles", ("tiles", block))], ..Placed::default() };
+            let grid = Grid::of([layout.tiles(block)], [ITEMS]);
+            self.places[place].direct.launch_placed(&program, "fill", grid, &values, placed)?;
+        }
+        Ok(())
     }
 
+    /// Runs a kernel on the block of columns of tiles, on the first lane of its device.
     fn launch(
         &mut self,
         kernel: &'static str,
-        groups: usize,
-        values: &[(&str, usize)],
-    ) -> Result<(), DeviceError> {
-        self.launch_over(kernel, [groups, 1], values)
-    }
-
-    fn launch_over(
-        &mut self,
-        kernel: &'static str,
+        block: usize,
         groups: [usize; 2],
-        values: &[(&str, usize)],
+        values: &[(&'static str, usize)],
     ) -> Result<(), DeviceError> {
-        let values: Vec<(&str, Value)> =
-            values.iter().map(|(name, value)| (*name, Value::of(*value as u32))).collect();
-        self.direct.launch(&self.program, kernel, Grid::of(groups, [ITEMS, 1]), &values)
-    }
-
-    /// Replaces the matrix by its factor.
-    ///
-    /// # Errors
-    /// When the matrix is not positive definite, the caller cancels, or the device fails.
-    pub fn factor(&mut self, cancelled: &dyn Fn() -> bool) -> Result<(), Unfactored> {
-        let rows = self.rows();
-        self.put("failed", vec![NONE_FAILED])?;
-        let mut before = 0;
-        for launch in launches(rows, self.block) {
-            match launch {
-                Launch::Column { column, first } => {
-                    let of = [("from", column), ("first", first), ("end", column), ("is_column", 1)];
-                    self.launch("update", rows - column, &of)?;
-                }
-                Launch::Panel { column } => {
-                    self.launch("factor", 1, &[("k", column)])?;
-                    self.launch("invert", 1, &[("k", column)])?;
-                    self.launch("solve", rows - column - 1, &[("k", column)])?;
-                }
-                Launch::Behind { from, first } => {
-                    let of = [("from", from), ("first", first), ("end", from), ("is_column", 0)];
-                    self.launch("update", count(rows - from), &of)?;
-                }
-                Launch::End => {
-                    // The block that was just enqueued computes meanwhile.
-                    let of_block = self.direct.under_way().saturating_sub(before);
-                    self.direct.wait(of_block)?;
-                    before = self.direct.under_way();
-                    if cancelled() {
-                        return Err(Unfactored::Cancelled);
-                    }
-                }
-            }
-        }
-        match self.get::<u32>("failed", 1)?[0] {
-            NONE_FAILED => Ok(()),
-            row => Err(Unfactored::NotPositiveDefinite { row: row as usize }),
-        }
+        let columns = self.layout.columns(block);
+        let of_block = [("first_column", columns.start), ("width", columns.len())];
+        let values = whole_numbers(&[&of_block[..], values].concat());
+        let placed = Placed { parts: &[("tiles", ("tiles", block))], ..Placed::default() };
+        let Place { direct, program } = &mut self.places[self.layout.place_of(block)];
+        direct.launch_placed(program, kernel, Grid::of(groups, [ITEMS, 1]), &values, placed)
     }
 
     /// Solves L L^T x = b with the factor.
@@ -373,21 +381,23 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     /// When the device fails.
     ///
     /// # Panics
-    /// When there is not a number for each row.
+    /// When there is not a number for each row, or there are several devices.
     pub fn solve(&mut self, b: &[f64]) -> Result<Vec<f64>, DeviceError> {
-        assert_eq!(b.len(), self.n, "a number for each row");
-        let (rows, mut padded) = (self.rows(), b.to_vec());
+        assert!(b.len() == self.n && self.solves(), "a number for each row, on one device");
+        let (rows, mut padded, layout) = (self.rows(), b.to_vec(), self.layout);
         padded.resize(rows * TILE, 0.0);
-        self.put_wide("b", padded.clone())?;
-        self.put_wide("solved", padded.clone())?;
-        self.put_wide("weights", padded)?;
+        self.put_wide(0, "b", padded.clone())?;
+        self.put_wide(0, "solved", padded.clone())?;
+        self.put_wide(0, "weights", padded)?;
         for j in 0..rows {
-            self.launch("forward", rows - j, &[("j", j)])?;
+            self.launch("forward", layout.block_of(j), [rows - j, 1], &[("j", j)])?;
         }
         for j in (0..rows).rev() {
-            self.launch("backward", j + 1, &[("j", j)])?;
+            for block in 0..=layout.block_of(j) {
+                self.launch("backward", block, [layout.row(block, j).1.len(), 1], &[("j", j)])?;
+            }
         }
-        let mut weights = self.get_wide("weights", rows * TILE)?;
+        let mut weights = self.get_wide(0, "weights", rows * TILE)?;
         weights.truncate(self.n);
         Ok(weights)
     }
@@ -396,19 +406,31 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     ///
     /// # Errors
     /// When the device fails.
+    ///
+    /// # Panics
+    /// When there are several devices.
     pub fn pivots(&mut self) -> Result<Vec<f64>, DeviceError> {
-        self.put_wide("pivots", vec![0.0; self.n])?;
-        self.launch("diagonal", self.n.div_ceil(ITEMS), &[("count", self.n)])?;
-        self.get_wide("pivots", self.n)
+        assert!(self.solves(), "on one device");
+        self.put_wide(0, "pivots", vec![0.0; self.n])?;
+        for block in 0..self.layout.blocks() {
+            let groups = (self.layout.columns(block).len() * TILE).div_ceil(ITEMS);
+            self.launch("diagonal", block, [groups, 1], &[("count", self.n)])?;
+        }
+        self.get_wide(0, "pivots", self.n)
     }
 
-    /// Waits until the device has done everything.
+    /// Waits until the devices have done everything.
     ///
     /// # Errors
-    /// When the device fails.
+    /// When a device fails.
     pub fn finish(&mut self) -> Result<(), DeviceError> {
-        self.direct.wait(0)
+        self.places.iter_mut().try_for_each(|place| place.direct.wait(0))
     }
+}
+
+/// Arguments of a kernel that are whole numbers.
+fn whole_numbers(values: &[(&'static str, usize)]) -> Vec<(&'static str, Value)> {
+    values.iter().map(|(name, value)| (*name, Value::of(*value as u32))).collect()
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ const MODEL: Out = Out::new(0, "model", columns::regression, "the samples with t
 /// diagonal if the covariances are not positive definite. `normalize`: scales targets to mean 0 and deviation 1. `optimise`,
 /// `restarts`, `seed`: the search for parameters. `precision`: the numbers of the factor; `mixed` makes it
 /// in f32 and refines weights in f64, or makes it again in f64 where that does not converge. `inputs`, `target`: the names of the columns, for the model. `memory`: the most MiB that the
-/// matrices may take. `device`: where factors are made; a device that fails leaves them to the slots. `device_memory`: how
+/// matrices may take. `device`: where factors and derivatives are computed; a device that fails leaves them to the slots. `device_memory`: how
 /// the matrix comes to it.
 pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
     parameters: &[
@@ -103,7 +103,7 @@ pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
             "device",
             ParameterType::Device,
             Default::Text("auto"),
-            "where factors are made: cpu, auto (on a GPU from 1024 samples on), gpu, or gpu: and a device number",
+            "where factors and derivatives are computed: cpu, auto (on a GPU from 1024 samples on, on several from 32768), gpu, or gpu: and device numbers",
         ),
         Parameter::new(
             "device_memory",

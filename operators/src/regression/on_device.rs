@@ -13,6 +13,9 @@ use crate::devices::factor::{self, Choices, DeviceMatrix, DeviceNumber, Unfactor
 /// Samples from which on `auto` takes a device: fewer are factored before it has answered.
 pub(super) const DEVICE_ROWS_MIN: usize = 1024;
 
+/// Samples from which on `auto` takes several devices: the blocks of fewer are copied longer than their products take.
+const SEVERAL_ROWS_MIN: usize = 32_768;
+
 /// How tiles come to a device and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
@@ -37,7 +40,8 @@ impl Memory {
 /// A device for the factors of one box.
 pub(super) struct OnDevice {
     devices: Arc<Devices>,
-    device: usize,
+    /// The devices that were picked; the first one makes small factors alone.
+    places: Vec<usize>,
     memory: Memory,
     /// The fewest rows that are worth it.
     rows_min: usize,
@@ -50,12 +54,12 @@ pub(super) struct OnDevice {
 }
 
 impl OnDevice {
-    /// The first of the devices that were picked.
+    /// The devices that were picked.
     pub(super) fn of(picked: &Picked, memory: Memory, rows_min: usize) -> Option<Self> {
         let (devices, allowed) = picked.devices.as_ref()?;
         Some(Self {
             devices: Arc::clone(devices),
-            device: *allowed.first()?,
+            places: (!allowed.is_empty()).then(|| allowed.to_vec())?,
             memory,
             rows_min,
             over: None,
@@ -70,18 +74,12 @@ impl OnDevice {
         let mut notes: Vec<String> =
             self.over.iter().map(|over| format!("{over}: slots made the factor")).collect();
         if self.factors > 0 {
-            let device = &self.devices.list()[self.device];
+            let names: Vec<String> = self.places.iter().map(|place| self.name(*place)).collect();
             let inverted = match self.slopes {
                 0 => String::new(),
                 count => format!(", {count} of them inverted for derivatives"),
             };
-            notes.push(format!(
-                "device {} ({}): {} factors{inverted}, {}",
-                device.idx(),
-                device.info().name,
-                self.factors,
-                self.done
-            ));
+            notes.push(format!("{}: {} factors{inverted}, {}", names.join(", "), self.factors, self.done));
         }
         notes
     }
@@ -93,10 +91,11 @@ impl OnDevice {
         tiles: Packed<T>,
         cancelled: &dyn Fn() -> bool,
     ) -> Outcome<T> {
-        let opened = DeviceMatrix::open(&self.devices, self.device, wanted.points.len(), Choices::default());
+        let n = wanted.points.len();
+        let opened = DeviceMatrix::open(&self.devices, self.places_for(n), n, Choices::default());
         let made = opened.map_err(Unfactored::Device).and_then(|mut matrix| {
             let made = self.run(&mut matrix, wanted, tiles, cancelled);
-            self.done.add(&matrix.direct().statistics());
+            self.done.add(&matrix.statistics());
             made
         });
         self.outcome(made)
@@ -111,10 +110,10 @@ impl OnDevice {
         cancelled: &dyn Fn() -> bool,
     ) -> SlopedOutcome {
         let n = wanted.points.len();
-        let opened = DeviceMatrix::<T>::open(&self.devices, self.device, n, Choices::default());
+        let opened = DeviceMatrix::<T>::open(&self.devices, &self.places[..1], n, Choices::default());
         let made = opened.map_err(Unfactored::Device).and_then(|mut matrix| {
             let made = slopes_of(&mut matrix, wanted, weights, cancelled);
-            self.done.add(&matrix.direct().statistics());
+            self.done.add(&matrix.statistics());
             made
         });
         self.slopes += u64::from(made.is_ok());
@@ -145,9 +144,10 @@ impl OnDevice {
         if self.over.is_some() || n < self.rows_min {
             return false;
         }
+        let places = if matrices > 1 { &self.places[..1] } else { self.places_for(n) };
         let fits = match bytes {
-            8 => factor::fits_times::<f64>(&self.devices, self.device, n, matrices),
-            _ => factor::fits_times::<f32>(&self.devices, self.device, n, matrices),
+            8 => factor::fits::<f64>(&self.devices, places, n, matrices),
+            _ => factor::fits::<f32>(&self.devices, places, n, matrices),
         };
         // Where a matrix fits and its inverse does not, the device still makes factors.
         if let (Err(reason), 1) = (&fits, matrices) {
@@ -157,7 +157,19 @@ impl OnDevice {
     }
 
     fn failed(&self, error: &DeviceError) -> String {
-        format!("device {} ({}) failed, {error}", self.device, self.devices.list()[self.device].info().name)
+        let names: Vec<String> = self.places.iter().map(|place| self.name(*place)).collect();
+        format!("{} failed, {error}", names.join(" or "))
+    }
+
+    fn name(&self, place: usize) -> String {
+        format!("device {place} ({})", self.devices.list()[place].info().name)
+    }
+
+    /// The devices that share a matrix of n rows.
+    fn places_for(&self, n: usize) -> &[usize] {
+        // Where the user names the devices, all of them take part.
+        let are_all = self.rows_min == 0 || n >= SEVERAL_ROWS_MIN;
+        if are_all { &self.places } else { &self.places[..1] }
     }
 
     fn run<T: DeviceNumber>(
@@ -167,10 +179,11 @@ impl OnDevice {
         tiles: Packed<T>,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Made<T>, Unfactored> {
-        let is_mapped = match self.memory {
-            Memory::Auto => matrix.direct().device().info().shares_memory,
-            memory => memory == Memory::Map,
-        };
+        let is_mapped = matrix.is_whole()
+            && match self.memory {
+                Memory::Auto => matrix.direct().device().info().shares_memory,
+                memory => memory == Memory::Map,
+            };
         // Memory that is lent is gone until it comes back.
         let own = if is_mapped {
             matrix.lend(tiles)?;
@@ -186,7 +199,8 @@ impl OnDevice {
             matrix.fill(wanted.expression, wanted.points, wanted.added)?;
         }
         matrix.factor(cancelled)?;
-        let weights = matrix.solve(wanted.targets)?;
+        // The host solves what several devices have factored.
+        let weights = if matrix.solves() { Some(matrix.solve(wanted.targets)?) } else { None };
         let tiles = match own {
             None => matrix.take_back()?,
             Some(mut tiles) => {

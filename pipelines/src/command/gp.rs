@@ -94,7 +94,7 @@ struct Fit {
     /// The most MiB that the matrices may take [default: what is free]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: Option<u32>,
-    /// The place where factors are made: auto, cpu, gpu, or gpu: and a device number
+    /// The place where factors and derivatives are computed: auto, cpu, gpu, or gpu: and device numbers
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
     /// How the matrix comes to a device: in place (map), by copies, or in place if the device shares the host's memory (auto)

@@ -9,6 +9,8 @@ static COVARIANCES: [KernelSpec; 2] = [
         name: "fill",
         arguments: &[
             ("tiles", Argument::Buffer),
+            ("first_column", Argument::Value(4)),
+            ("width", Argument::Value(4)),
             ("points", Argument::Buffer),
             ("stride", Argument::Value(4)),
             ("count", Argument::Value(4)),
@@ -49,25 +51,48 @@ static SLOPES: [KernelSpec; 1] = [KernelSpec {
 static FACTOR: [KernelSpec; 14] = [
     KernelSpec {
         name: "factor",
-        arguments: &[("tiles", Argument::Buffer), ("k", Argument::Value(4)), ("failed", Argument::Buffer)],
+        arguments: &[
+            ("tiles", Argument::Buffer),
+            ("first_column", Argument::Value(4)),
+            ("width", Argument::Value(4)),
+            ("k", Argument::Value(4)),
+            ("failed", Argument::Buffer),
+        ],
     },
     KernelSpec {
         name: "invert",
-        arguments: &[("tiles", Argument::Buffer), ("k", Argument::Value(4)), ("inverses", Argument::Buffer)],
+        arguments: &[
+            ("tiles", Argument::Buffer),
+            ("first_column", Argument::Value(4)),
+            ("width", Argument::Value(4)),
+            ("k", Argument::Value(4)),
+            ("inverses", Argument::Buffer),
+        ],
     },
     KernelSpec {
         name: "update",
         arguments: &[
+            ("to_tiles", Argument::Buffer),
+            ("to_first", Argument::Value(4)),
+            ("to_width", Argument::Value(4)),
             ("tiles", Argument::Buffer),
+            ("first_column", Argument::Value(4)),
+            ("width", Argument::Value(4)),
             ("from", Argument::Value(4)),
+            ("columns", Argument::Value(4)),
             ("first", Argument::Value(4)),
             ("end", Argument::Value(4)),
-            ("is_column", Argument::Value(4)),
         ],
     },
     KernelSpec {
         name: "solve",
-        arguments: &[("tiles", Argument::Buffer), ("k", Argument::Value(4)), ("inverses", Argument::Buffer)],
+        arguments: &[
+            ("tiles", Argument::Buffer),
+            ("first_column", Argument::Value(4)),
+            ("width", Argument::Value(4)),
+            ("k", Argument::Value(4)),
+            ("inverses", Argument::Buffer),
+        ],
     },
     STEP_FORWARD,
     STEP_BACKWARD,
@@ -75,6 +100,8 @@ static FACTOR: [KernelSpec; 14] = [
         name: "diagonal",
         arguments: &[
             ("tiles", Argument::Buffer),
+            ("first_column", Argument::Value(4)),
+            ("width", Argument::Value(4)),
             ("count", Argument::Value(4)),
             ("pivots", Argument::Buffer),
         ],
@@ -147,6 +174,8 @@ const STEP_FORWARD: KernelSpec = KernelSpec {
     name: "forward",
     arguments: &[
         ("tiles", Argument::Buffer),
+        ("first_column", Argument::Value(4)),
+        ("width", Argument::Value(4)),
         ("inverses", Argument::Buffer),
         ("j", Argument::Value(4)),
         ("b", Argument::Buffer),
@@ -159,6 +188,8 @@ const STEP_BACKWARD: KernelSpec = KernelSpec {
     name: "backward",
     arguments: &[
         ("tiles", Argument::Buffer),
+        ("first_column", Argument::Value(4)),
+        ("width", Argument::Value(4)),
         ("inverses", Argument::Buffer),
         ("j", Argument::Value(4)),
         ("solved", Argument::Buffer),

@@ -4,7 +4,7 @@ use boxwork_kernels::chance::Random;
 use boxwork_kernels::cholesky::reference;
 use boxwork_kernels::covariance::{Expression, Points, Scratch};
 use boxwork_runtime::feeding::Options;
-use boxwork_runtime::feeding::faults::has_device;
+use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
 
 use super::*;
 use boxwork_kernels::cholesky::device::tiles;
@@ -56,22 +56,57 @@ fn devices() -> Arc<Devices> {
     Devices::open(Options::default()).expect("there is a device")
 }
 
-fn check<T: DeviceNumber>(n: usize, block: usize, is_lent: bool) {
+/// A factorisation: rows, columns of a block, tiles of a buffer, devices.
+struct Case {
+    n: usize,
+    block: usize,
+    buffer_tiles: Option<usize>,
+    places: usize,
+    looks_ahead: bool,
+    is_lent: bool,
+}
+
+impl Case {
+    fn of(n: usize, block: usize) -> Self {
+        Self { n, block, buffer_tiles: None, places: 1, looks_ahead: n.is_multiple_of(2), is_lent: false }
+    }
+}
+
+fn check<T: DeviceNumber>(devices: &Arc<Devices>, case: &Case) {
+    let Case { n, block, buffer_tiles, places, looks_ahead, is_lent } = *case;
     let expression: Expression = "2 * rbf(l=[1, 2]) + white(0.1)".parse().unwrap();
     let points = points(n, 2, n as u64);
     let expected = covariances(&expression, &points, 0.5);
-    let devices = devices();
-    let choices = Choices { block: Some(block), units: None };
-    let mut matrix = DeviceMatrix::<T>::open(&devices, 0, n, choices).unwrap();
+    let choices = Choices { block: Some(block), units: None, looks_ahead: Some(looks_ahead), buffer_tiles };
+    let places: Vec<usize> = (0..places).collect();
+    let mut matrix = DeviceMatrix::<T>::open(devices, &places, n, choices).unwrap();
     let len = tiles(n.div_ceil(TILE)) * TILE * TILE;
     match is_lent {
         true => matrix.lend(Packed::zeros(n.div_ceil(TILE), TILE)).unwrap(),
         false => matrix.allocate().unwrap(),
     }
     matrix.fill(&expression, &points, 0.5).unwrap();
+    if !is_lent {
+        // What is read and written again is the same.
+        let mut packed = vec![T::ZERO; len];
+        matrix.read(&mut packed).unwrap();
+        matrix.write(&packed).unwrap();
+    }
     matrix.factor(&|| false).unwrap();
-    let b: Vec<f64> = (0..n).map(|at| (at as f64).sin()).collect();
-    let (x, pivots) = (matrix.solve(&b).unwrap(), matrix.pivots().unwrap());
+    let bound = 2.0 * n as f64 * T::EPSILON * 2.6;
+    if matrix.solves() {
+        let b: Vec<f64> = (0..n).map(|at| (at as f64).sin()).collect();
+        let (x, pivots) = (matrix.solve(&b).unwrap(), matrix.pivots().unwrap());
+        let of_reference = reference::factor(n, &expected).unwrap();
+        for row in 0..n {
+            assert!((pivots[row] - of_reference[row * n + row]).abs() <= bound * 10.0, "pivot {row}");
+            let sum: f64 = (0..n).map(|at| expected[at * n + row] * x[at]).sum();
+            let allowed = 40.0 * bound * x.iter().map(|x| x.abs()).sum::<f64>();
+            assert!((sum - b[row]).abs() <= allowed, "row {row}: {sum}, not {}", b[row]);
+        }
+    }
+    let last = n.div_ceil(TILE) - 1;
+    let of_row = (!is_lent).then(|| matrix.row_of_tiles(last).unwrap());
     let packed = match is_lent {
         true => matrix.take_back().unwrap().numbers().to_vec(),
         false => {
@@ -80,17 +115,12 @@ fn check<T: DeviceNumber>(n: usize, block: usize, is_lent: bool) {
             packed
         }
     };
-    let l = dense(n, &packed);
-    let bound = 2.0 * n as f64 * T::EPSILON * 2.6;
-    let found = apart(n, &l, &expected);
-    assert!(found <= bound, "{n} rows in blocks of {block}: {found:e}, not {bound:e}");
-    let of_reference = reference::factor(n, &expected).unwrap();
-    for row in 0..n {
-        assert!((pivots[row] - of_reference[row * n + row]).abs() <= bound * 10.0, "pivot {row}");
-        let sum: f64 = (0..n).map(|at| expected[at * n + row] * x[at]).sum();
-        let allowed = 40.0 * bound * x.iter().map(|x| x.abs()).sum::<f64>();
-        assert!((sum - b[row]).abs() <= allowed, "row {row}: {sum}, not {}", b[row]);
+    if let Some(row) = of_row {
+        assert!(row == packed[tiles(last) * TILE * TILE..], "the last row");
     }
+    let found = apart(n, &dense(n, &packed), &expected);
+    let case = format!("{n} rows in blocks of {block}, {buffer_tiles:?} tiles a buffer, on {places:?}");
+    assert!(found <= bound, "{case}: {found:e}, not {bound:e}");
 }
 
 #[test]
@@ -98,12 +128,62 @@ fn a_device_factors_a_matrix_of_any_size() {
     if !has_device("a_device_factors_a_matrix_of_any_size") {
         return;
     }
+    let devices = devices();
     for (n, block) in [(1, 1), (127, 2), (128, 2), (129, 1), (300, 2), (520, 2), (520, 3)] {
-        check::<f64>(n, block, n % 2 == 0);
+        check::<f64>(&devices, &Case { is_lent: n % 2 == 0, ..Case::of(n, block) });
     }
     for (n, block) in [(1, 1), (200, 2), (300, 1)] {
-        check::<f32>(n, block, n % 2 == 1);
+        check::<f32>(&devices, &Case { is_lent: n % 2 == 1, ..Case::of(n, block) });
     }
+}
+
+#[test]
+fn a_matrix_in_several_buffers_has_the_same_factor() {
+    if !has_device("a_matrix_in_several_buffers_has_the_same_factor") {
+        return;
+    }
+    let devices = devices();
+    // Of 7 rows of tiles: one column, two and four a buffer.
+    for (block, buffer_tiles, looks_ahead) in [(2, 7, false), (2, 13, true), (1, 13, true), (2, 22, true)] {
+        let buffer_tiles = Some(buffer_tiles);
+        check::<f64>(&devices, &Case { buffer_tiles, looks_ahead, ..Case::of(800, block) });
+    }
+    check::<f32>(&devices, &Case { buffer_tiles: Some(4), ..Case::of(400, 2) });
+}
+
+#[test]
+fn several_devices_share_a_matrix() {
+    if !has_device("several_devices_share_a_matrix") {
+        return;
+    }
+    for places in [2, 3] {
+        let (_, devices) =
+            Faulty::devices(Plan { appears_as: places, ..Plan::default() }, Options::default());
+        let devices = devices.expect("devices");
+        for (n, block, looks_ahead) in [(100, 1, true), (800, 1, true), (800, 1, false), (650, 2, true)] {
+            check::<f64>(&devices, &Case { places, looks_ahead, ..Case::of(n, block) });
+        }
+        check::<f32>(&devices, &Case { places, ..Case::of(520, 1) });
+        // A pivot is named whichever device has it.
+        let choices = Choices { block: Some(1), ..Choices::default() };
+        let all: Vec<usize> = (0..places).collect();
+        for bad in [5, 130, 300] {
+            let mut matrix = DeviceMatrix::<f64>::open(&devices, &all, 400, choices).unwrap();
+            matrix.allocate().unwrap();
+            matrix.write(&diagonal(4, |row| if row == bad { -1.0 } else { 4.0 })).unwrap();
+            assert_eq!(matrix.factor(&|| false), Err(Unfactored::NotPositiveDefinite { row: bad }));
+        }
+    }
+}
+
+/// Packed tiles of a diagonal matrix of so many rows of tiles.
+fn diagonal(rows: usize, entry: impl Fn(usize) -> f64) -> Vec<f64> {
+    let mut packed = vec![0.0; tiles(rows) * TILE * TILE];
+    for row in 0..rows * TILE {
+        let at = tiles(row / TILE) + row / TILE;
+        packed[(at * TILE + row % TILE) * TILE + row % TILE] = entry(row);
+    }
+    packed
 }
 
 #[test]
@@ -125,7 +205,7 @@ fn a_device_has_every_covariance() {
     for text in texts {
         let expression: Expression = text.parse().unwrap();
         let expected = covariances(&expression, &points, 0.25);
-        let mut matrix = DeviceMatrix::<f64>::open(&devices, 0, n, Choices::default()).unwrap();
+        let mut matrix = DeviceMatrix::<f64>::open(&devices, &[0], n, Choices::default()).unwrap();
         matrix.allocate().unwrap();
         matrix.fill(&expression, &points, 0.25).unwrap();
         let mut packed = vec![0.0; tiles(2) * TILE * TILE];
@@ -153,14 +233,9 @@ fn a_pivot_that_fails_is_named() {
     }
     let (devices, n) = (devices(), 300);
     for bad in [0, 5, 127, 128, 250, 299] {
-        let mut matrix = DeviceMatrix::<f64>::open(&devices, 0, n, Choices::default()).unwrap();
+        let mut matrix = DeviceMatrix::<f64>::open(&devices, &[0], n, Choices::default()).unwrap();
         matrix.allocate().unwrap();
-        let mut packed = vec![0.0; tiles(3) * TILE * TILE];
-        for row in 0..3 * TILE {
-            let at = tiles(row / TILE) + row / TILE;
-            packed[(at * TILE + row % TILE) * TILE + row % TILE] = if row == bad { -1.0 } else { 4.0 };
-        }
-        matrix.write(&packed).unwrap();
+        matrix.write(&diagonal(3, |row| if row == bad { -1.0 } else { 4.0 })).unwrap();
         assert_eq!(matrix.factor(&|| false), Err(Unfactored::NotPositiveDefinite { row: bad }));
     }
 }
@@ -179,7 +254,7 @@ fn memory_that_is_lent_is_not_copied() {
         packed[(at * TILE + row % TILE) * TILE + row % TILE] = 9.0;
     }
     let address = packed.as_ptr();
-    let mut matrix = DeviceMatrix::<f64>::open(&devices, 0, n, Choices::default()).unwrap();
+    let mut matrix = DeviceMatrix::<f64>::open(&devices, &[0], n, Choices::default()).unwrap();
     matrix.lend(memory).unwrap();
     matrix.factor(&|| false).unwrap();
     let memory = matrix.take_back().unwrap();
@@ -196,8 +271,38 @@ fn a_cancelled_factorisation_ends() {
     if !has_device("a_cancelled_factorisation_ends") {
         return;
     }
-    let mut matrix = DeviceMatrix::<f32>::open(&devices(), 0, 200, Choices::default()).unwrap();
+    let mut matrix = DeviceMatrix::<f32>::open(&devices(), &[0], 200, Choices::default()).unwrap();
     matrix.allocate().unwrap();
     matrix.write(&vec![0.0; tiles(2) * TILE * TILE]).unwrap();
     assert_eq!(matrix.factor(&|| true), Err(Unfactored::Cancelled));
+}
+
+#[test]
+fn an_inverse_takes_the_place_of_the_factor() {
+    if !has_device("an_inverse_takes_the_place_of_the_factor") {
+        return;
+    }
+    let expression: Expression = "2 * rbf(l=[1, 2]) + white(0.1)".parse().unwrap();
+    let devices = devices();
+    for (n, block) in [(1, 1), (300, 1), (520, 2)] {
+        let points = points(n, 2, n as u64);
+        let matrix_of = covariances(&expression, &points, 0.5);
+        let choices = Choices { block: Some(block), ..Choices::default() };
+        let mut matrix = DeviceMatrix::<f64>::open(&devices, &[0], n, choices).unwrap();
+        matrix.allocate().unwrap();
+        matrix.fill(&expression, &points, 0.5).unwrap();
+        matrix.factor(&|| false).unwrap();
+        matrix.invert().unwrap();
+        let mut packed = vec![0.0; tiles(n.div_ceil(TILE)) * TILE * TILE];
+        matrix.read(&mut packed).unwrap();
+        let lower = dense(n, &packed);
+        let inverse = |row: usize, column: usize| lower[row.min(column) * n + row.max(column)];
+        for row in (0..n).step_by(7) {
+            for column in 0..n {
+                let sum: f64 = (0..n).map(|at| matrix_of[at * n + row] * inverse(at, column)).sum();
+                let is_one = f64::from(row == column);
+                assert!((sum - is_one).abs() < 1e-10, "{n} rows: ({row}, {column}) is {sum}");
+            }
+        }
+    }
 }

@@ -65,7 +65,8 @@ fn tested(plan: Plan, memory: Memory) -> Tested {
 }
 
 fn on(devices: Arc<Devices>, memory: Memory) -> OnDevice {
-    let picked = Picked { devices: Some((devices, Arc::new([0]))), reason: String::new() };
+    let all: Arc<[usize]> = (0..devices.list().len()).collect();
+    let picked = Picked { devices: Some((devices, all)), reason: String::new() };
     OnDevice::of(&picked, memory, 0).expect("a device was picked")
 }
 
@@ -294,4 +295,32 @@ fn slots_compute_derivatives_where_a_device_fails_or_has_no_room() {
     let mut device = Tested(on(devices.expect("a device"), Memory::Copy));
     check(likelihood(&points, &targets, &settings, &mut device).expect("a likelihood"), "no room");
     assert_eq!(device.0.slopes, 0);
+}
+
+#[test]
+fn several_devices_share_the_factor_of_a_fit() {
+    if !has_device("several_devices_share_the_factor_of_a_fit") {
+        return;
+    }
+    let (points, targets) = samples(600, 2);
+    let settings = settings("1.5 * rbf(l=2) + white(0.1)", Precision::F64);
+    let fit = |threads: &mut dyn Threads| {
+        Regression::fit(points.clone(), targets.clone(), &settings, threads).expect("a fit")
+    };
+    let expected = fit(&mut ThisThread);
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-10 * (1.0 + b.abs());
+    for call in [0, 40, 55, 70] {
+        for for_good in [false, true] {
+            let plan = Plan { call, for_good, appears_as: 2, ..Plan::default() };
+            let (_, devices) = Faulty::devices(plan, Options::default());
+            let Ok(devices) = devices else { continue };
+            let mut device = Tested(on(devices, Memory::Auto));
+            let found = fit(&mut device);
+            assert!(found.weights.iter().zip(&expected.weights).all(near), "call {call}");
+            if call == 0 {
+                assert_eq!((device.0.factors, device.0.over.as_deref()), (1, None));
+                assert!(device.0.notes()[0].contains(", device 1 ("), "{:?}", device.0.notes());
+            }
+        }
+    }
 }

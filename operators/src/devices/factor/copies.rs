@@ -1,0 +1,96 @@
+//! Packed tiles of the host, copied to the blocks of a matrix on devices and back.
+
+use std::ops::Range;
+
+use boxwork_kernels::cholesky::device::{TILE, tiles as count};
+use boxwork_runtime::feeding::DeviceError;
+
+use super::{DeviceMatrix, DeviceNumber};
+
+/// Numbers of a tile.
+const NUMBERS: usize = TILE * TILE;
+/// Tiles that are gathered for a copy.
+const GATHERED: usize = 512;
+
+impl<T: DeviceNumber> DeviceMatrix<T> {
+    /// Copies packed tiles to the devices' own memory.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn write(&mut self, packed: &[T]) -> Result<(), DeviceError> {
+        let layout = self.layout;
+        if layout.is_whole() {
+            return self.places[0].direct.write("tiles", 0, packed);
+        }
+        let mut gathered = Vec::new();
+        for block in 0..layout.blocks() {
+            for rows in self.runs(block) {
+                gathered.clear();
+                for row in rows.clone() {
+                    let columns = layout.row(block, row).1;
+                    let first = (count(row) + columns.start) * NUMBERS;
+                    gathered.extend_from_slice(&packed[first..first + columns.len() * NUMBERS]);
+                }
+                let at = layout.row(block, rows.start).0 * NUMBERS;
+                self.places[layout.place_of(block)].direct.write_part(("tiles", block), at, &gathered)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies packed tiles to the host.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn read(&mut self, packed: &mut [T]) -> Result<(), DeviceError> {
+        let layout = self.layout;
+        self.finish()?;
+        if layout.is_whole() {
+            return self.places[0].direct.read("tiles", 0, packed);
+        }
+        for block in 0..layout.blocks() {
+            for rows in self.runs(block) {
+                let at = layout.row(block, rows.start).0;
+                let end = layout.row(block, rows.end - 1);
+                let mut gathered = vec![T::ZERO; (end.0 + end.1.len() - at) * NUMBERS];
+                let direct = &mut self.places[layout.place_of(block)].direct;
+                direct.read_part(("tiles", block), at * NUMBERS, &mut gathered)?;
+                let mut rest = &gathered[..];
+                for row in rows {
+                    let columns = layout.row(block, row).1;
+                    let (own, others) = rest.split_at(columns.len() * NUMBERS);
+                    packed[(count(row) + columns.start) * NUMBERS..][..own.len()].copy_from_slice(own);
+                    rest = others;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a block in runs of some tiles.
+    fn runs(&self, block: usize) -> Vec<Range<usize>> {
+        let columns = self.layout.columns(block);
+        let (step, rows) = ((GATHERED / columns.len()).max(1), self.rows());
+        (columns.start..rows).step_by(step).map(|first| first..(first + step).min(rows)).collect()
+    }
+
+    /// The tiles of a row, up to its diagonal.
+    ///
+    /// # Errors
+    /// When a device fails.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row_of_tiles(&mut self, row: usize) -> Result<Vec<T>, DeviceError> {
+        let layout = self.layout;
+        self.finish()?;
+        let mut found = vec![T::ZERO; (row + 1) * NUMBERS];
+        for block in 0..=layout.block_of(row) {
+            let (before, columns) = layout.row(block, row);
+            let to = &mut found[columns.start * NUMBERS..columns.end * NUMBERS];
+            let direct = &mut self.places[layout.place_of(block)].direct;
+            direct.read_part(("tiles", block), before * NUMBERS, to)?;
+        }
+        Ok(found)
+    }
+}
