@@ -26,6 +26,7 @@ what=predict    means, and means with deviations, of new=1000 points
 what=gradient   the likelihood and its derivatives, n=2000 and n=4000
 what=optimise   parameters of the greatest likelihood, 1,000 samples
 what=memory     the most memory of a likelihood with derivatives
+what=stream     the most memory of predictions by the shipped pipeline, of 100,000 and of 1,000,000 points
 what=shares     where the time of a fit and of a gradient goes
 what=seed       rows appended one by one, as the source of the specification does, beside tiles
 several, parted by commas; the default is all.
@@ -33,8 +34,10 @@ n=LIST new=1000 rounds=5 peers=sklearn,george results=FILE";
 
 fn main() {
     let arguments = Arguments::read(&["what", "n", "new", "rounds", "peers", "results"]);
-    let what =
-        arguments.text("what").unwrap_or("fit,predict,gradient,optimise,memory,shares,seed").to_owned();
+    let what = arguments
+        .text("what")
+        .unwrap_or("fit,predict,gradient,optimise,memory,stream,shares,seed")
+        .to_owned();
     if what == "help" {
         println!("{HELP}");
         return;
@@ -56,6 +59,7 @@ fn main() {
             "gradient" => sizes("1000,2000,4000").into_iter().for_each(|n| bench.gradient(n)),
             "optimise" => sizes("1000").into_iter().for_each(|n| bench.optimise(n)),
             "memory" => sizes("4000").into_iter().for_each(|n| bench.memory(n)),
+            "stream" => sizes("500").into_iter().for_each(|n| bench.stream(n)),
             "shares" => sizes("2000").into_iter().for_each(own::shares),
             "seed" => own::seed(&sizes("32,64,96,128,512,1024,4096")),
             other => {

@@ -4,15 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use boxwork_kernels::CodePath;
+use boxwork_kernels::chance::Random;
 use boxwork_kernels::covariance::Points;
 use boxwork_kernels::gaussian_process::pass::multiply_adds;
 use boxwork_kernels::gaussian_process::{Predictor, Regression, ThisThread, likelihood, optimise};
 use boxwork_lab::processor;
+use boxwork_runtime::{Config, Runtime};
 use serde_json::{Value, json};
 
 use super::support::clock::thread_seconds;
 use super::support::memory::{anonymous_bytes, anonymous_bytes_max, megabytes};
 use super::support::peer::Peer;
+use super::support::predictions::Files;
 use super::support::{Arguments, Side, Spread, record, run_rounds};
 use super::world::{COVARIANCE, DIMENSIONS, START, World, settings};
 
@@ -262,6 +265,44 @@ impl Bench {
                 "times as fast": format!("{share:.3} of its memory"), "bar": bar, "verdict": verdict,
             }));
         }
+    }
+
+    /// The most memory of streams of points.
+    pub(super) fn stream(&mut self, n: usize) {
+        let ((points, targets), settings) = (self.points(n), settings(COVARIANCE));
+        let model = Regression::fit(points, targets, &settings, &mut ThisThread).expect("a fit");
+        let files = Files::new(self.folder.path(), &model);
+        let runtime = Runtime::start(Config::flat(1)).expect("the system gives a thread");
+        let mut most = Vec::new();
+        for count in [100_000, 1_000_000] {
+            let mut random = Random::mixed(count as u64);
+            files.write_points(
+                DIMENSIONS,
+                &(0..count * DIMENSIONS).map(|_| random.unit()).collect::<Vec<f64>>(),
+            );
+            let prepared = files.prepared(&runtime, "cpu", true);
+            let before = anonymous_bytes();
+            let (seconds, bytes) = anonymous_bytes_max(|| files.predict(&runtime, &prepared));
+            assert_eq!(files.count(), count, "a prediction a point");
+            let own = bytes.saturating_sub(before);
+            println!(
+                "stream     n = {n:<6} {count} points: {:.1} MB more than before, {seconds:.1} s",
+                megabytes(own)
+            );
+            most.push(own);
+        }
+        // A tenth of what a million points themselves would take.
+        let allowed = most[0] + 1_000_000 * DIMENSIONS * 8 / 10;
+        let verdict = if most[1] <= allowed { "reached" } else { "MISSED" };
+        println!(
+            "stream     the memory of ten times as many points: bar at most {:.1} MB {verdict}",
+            megabytes(allowed)
+        );
+        self.record.push(json!({
+            "work": "memory of 1,000,000 predictions", "n": n, "ours": format!("{:.1} MB", megabytes(most[1])), "share of the limit": "",
+            "peer": "of 100,000", "theirs": format!("{:.1} MB", megabytes(most[0])),
+            "times as fast": "", "bar": format!("at most {:.1} MB", megabytes(allowed)), "verdict": verdict,
+        }));
     }
 
     /// Writes the record where `results=` says.

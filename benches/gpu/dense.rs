@@ -1,4 +1,4 @@
-//! `what=dense`, `what=cholesky` and `what=gp`: products of matrices, Cholesky factors and fits of Gaussian processes on a device.
+//! `what=dense` and `what=cholesky`: products of matrices and Cholesky factors on a device, or a factor on several.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,26 +18,29 @@ use super::support::peer::Peer;
 use super::support::{Arguments, Spread, verdict};
 
 /// The covariance of the points, and what is added to its diagonal.
-const KERNEL: &str = "2 * rbf()";
-const ADDED: f64 = 0.1;
+pub(super) const KERNEL: &str = "2 * rbf()";
+pub(super) const ADDED: f64 = 0.1;
 /// Numbers of a point.
-const DIMENSIONS: usize = 2;
+pub(super) const DIMENSIONS: usize = 2;
 /// Entries of a product, or of a tile of L L^T, that are compared.
-const COMPARED: usize = 64;
+pub(super) const COMPARED: usize = 64;
 
-struct World<'a> {
-    devices: &'a Arc<Devices>,
-    device: usize,
+pub(super) struct World<'a> {
+    pub(super) devices: &'a Arc<Devices>,
+    pub(super) device: usize,
+    /// The devices that share a factor: `devices=N` from this one on.
+    pub(super) places: Vec<usize>,
+    looks_ahead: Vec<Option<bool>>,
     sizes: Vec<usize>,
     precisions: Vec<String>,
     units: Vec<Option<Units>>,
-    blocks: Vec<Option<usize>>,
-    memories: Vec<String>,
-    rounds: usize,
+    pub(super) blocks: Vec<Option<usize>>,
+    pub(super) memories: Vec<String>,
+    pub(super) rounds: usize,
     points: Points,
-    targets: Vec<f64>,
+    pub(super) targets: Vec<f64>,
     peer: Option<Peer>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// The words of an argument that is a list.
@@ -46,7 +49,7 @@ fn list(arguments: &Arguments, name: &str, usual: &str) -> Vec<String> {
 }
 
 impl<'a> World<'a> {
-    fn new(arguments: &Arguments, devices: &'a Arc<Devices>, device: usize) -> Self {
+    pub(super) fn new(arguments: &Arguments, devices: &'a Arc<Devices>, device: usize) -> Self {
         let info = devices.list()[device].info();
         let is_gpu = info.class == DeviceClass::Gpu;
         let whole = |text: &String| text.parse().unwrap_or_else(|_| panic!("{text} is no whole number"));
@@ -60,6 +63,11 @@ impl<'a> World<'a> {
             _ => panic!("units={text} is not 0, 1, 2 or auto"),
         });
         let units = units.collect();
+        let looks_ahead = list(arguments, "ahead", "auto").into_iter().map(|text| match text.as_str() {
+            "auto" => None,
+            "yes" | "no" => Some(text == "yes"),
+            _ => panic!("ahead={text} is not yes, no or auto"),
+        });
         let blocks = list(arguments, "block", "auto");
         let blocks = blocks.iter().map(|text| (text != "auto").then(|| whole(text) / TILE)).collect();
         let most = sizes.iter().copied().max().unwrap_or(1);
@@ -77,6 +85,8 @@ impl<'a> World<'a> {
         Self {
             devices,
             device,
+            places: (device..device + arguments.get("devices", 1)).collect(),
+            looks_ahead: looks_ahead.collect(),
             sizes,
             precisions: list(arguments, "precision", if info.has_doubles { "f64,f32" } else { "f32" }),
             units,
@@ -86,19 +96,23 @@ impl<'a> World<'a> {
             points: Points::of_rows(DIMENSIONS, &numbers),
             targets,
             peer: peer.flatten(),
-            _folder: folder,
+            folder,
         }
     }
 
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The first of the points.
-    fn points(&self, n: usize) -> Points {
+    pub(super) fn points(&self, n: usize) -> Points {
         let mut points = Points::new(DIMENSIONS);
         (0..n).for_each(|at| points.push(&self.points.point(at)));
         points
     }
 
     /// Calls a closure for each size, precision and kind of products.
-    fn each(&mut self, mut of: impl FnMut(&mut Self, usize, &str, Option<Units>)) {
+    pub(super) fn each(&mut self, mut of: impl FnMut(&mut Self, usize, &str, Option<Units>)) {
         for n in self.sizes.clone() {
             for precision in self.precisions.clone() {
                 for units in self.units.clone() {
@@ -112,7 +126,7 @@ impl<'a> World<'a> {
     }
 
     /// The seconds that PyTorch takes, and its answer.
-    fn of_peer(&mut self, question: &str) -> Option<(f64, serde_json::Value)> {
+    pub(super) fn of_peer(&mut self, question: &str) -> Option<(f64, serde_json::Value)> {
         let answer = self.peer.as_mut()?.ask(question);
         Some((answer["seconds"].as_f64()?, answer))
     }
@@ -124,18 +138,18 @@ fn write_doubles(path: &Path, numbers: &[f64]) {
 }
 
 /// Prints the question and the units of the figures.
-fn head(question: &str, unit: &str) {
+pub(super) fn head(question: &str, unit: &str) {
     println!("question    {question}");
     println!("unit        {unit}; best and median of the rounds, the answer checked first");
 }
 
 /// The least and the median.
-fn figures(seconds: &[f64]) -> (f64, f64) {
+pub(super) fn figures(seconds: &[f64]) -> (f64, f64) {
     let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     (least, Spread::of(seconds.iter().copied()).median)
 }
 
-fn beside(what: &str, own: f64, peer: Option<f64>, wanted: f64) {
+pub(super) fn beside(what: &str, own: f64, peer: Option<f64>, wanted: f64) {
     if let Some(peer) = peer {
         println!("peer        {what}: {peer:.4} s; its time over ours {:.2}", peer / own);
         verdict(what, peer / own, wanted, peer / own >= wanted);
@@ -227,9 +241,12 @@ pub(super) fn run_cholesky(arguments: &Arguments, devices: &Arc<Devices>, device
         "TFLOP/s by the wall clock, n^3 / 3 operations, the matrix on the device",
     );
     world.each(|world, n, precision, units| {
-        for block in world.blocks.clone() {
+        let each = world.blocks.clone().into_iter().flat_map(|block| {
+            world.looks_ahead.clone().into_iter().map(move |looks_ahead| (block, looks_ahead))
+        });
+        for (block, looks_ahead) in each.collect::<Vec<_>>() {
             for memory in world.memories.clone() {
-                let choices = Choices { block, units };
+                let choices = Choices { block, units, looks_ahead, ..Choices::default() };
                 match precision {
                     "f64" => cholesky::<f64>(world, n, precision, choices, &memory),
                     _ => cholesky::<f32>(world, n, precision, choices, &memory),
@@ -247,19 +264,19 @@ pub(super) fn run_cholesky(arguments: &Arguments, devices: &Arc<Devices>, device
 }
 
 /// A matrix on the device, in memory of its own or of the host.
-fn opened<T: DeviceNumber>(
+pub(super) fn opened<T: DeviceNumber>(
     world: &World<'_>,
     n: usize,
     choices: Choices,
     memory: &str,
 ) -> Option<DeviceMatrix<T>> {
-    if let Err(reason) = fits::<T>(world.devices, world.device, n) {
+    if let Err(reason) = fits::<T>(world.devices, &world.places, n, 1) {
         println!("            n={n}: NOT MEASURED: {reason}");
         return None;
     }
-    let mut matrix = DeviceMatrix::<T>::open(world.devices, world.device, n, choices).expect("a matrix");
+    let mut matrix = DeviceMatrix::<T>::open(world.devices, &world.places, n, choices).expect("a matrix");
     match memory {
-        "map" => matrix.lend(Packed::zeros(n.div_ceil(TILE), TILE)).expect("lent"),
+        "map" if matrix.is_whole() => matrix.lend(Packed::zeros(n.div_ceil(TILE), TILE)).expect("lent"),
         _ => matrix.allocate().expect("room on the device"),
     }
     Some(matrix)
@@ -296,9 +313,11 @@ fn cholesky<T: DeviceNumber + Default>(
     let (least, median) = figures(&seconds);
     let rate = |seconds: f64| (n as f64).powi(3) / 3.0 / seconds / 1e12;
     println!(
-        "cholesky    n={n} {precision} units={:?} block={:?} memory={memory}: {:.3} TFLOP/s, median {:.3} ({least:.4} s)",
+        "cholesky    n={n} {precision} units={:?} block={:?} ahead={:?} memory={memory} on {:?}: {:.3} TFLOP/s, median {:.3} ({least:.4} s)",
         choices.units,
         choices.block.map(|block| block * TILE),
+        choices.looks_ahead,
+        world.places,
         rate(least),
         rate(median)
     );
@@ -313,12 +332,12 @@ fn cholesky<T: DeviceNumber + Default>(
     println!("{commands}");
 }
 
-fn commands_of<T: DeviceNumber>(matrix: &DeviceMatrix<T>, n: usize) -> String {
-    format!("commands    {}; {} rows of tiles", matrix.direct().statistics(), n.div_ceil(TILE))
+pub(super) fn commands_of<T: DeviceNumber>(matrix: &DeviceMatrix<T>, n: usize) -> String {
+    format!("commands    {}; {} rows of tiles", matrix.statistics(), n.div_ceil(TILE))
 }
 
 /// Compares entries of L L^T with the covariances: of three tiles, the last among them.
-fn compare<T: DeviceNumber + Default>(
+pub(super) fn compare<T: DeviceNumber + Default>(
     matrix: &mut DeviceMatrix<T>,
     expression: &Expression,
     points: &Points,
@@ -350,81 +369,4 @@ fn compare<T: DeviceNumber + Default>(
         }
     }
     println!("answer      entries of L L^T within {:.4} of 2 n eps |K|", most / bound);
-}
-
-pub(super) fn run_gp(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
-    let mut world = World::new(arguments, devices, device);
-    head(
-        "how fast is a fit?",
-        "seconds by the wall clock from points on the host to weights and likelihood there",
-    );
-    world.each(|world, n, precision, units| {
-        for memory in world.memories.clone() {
-            let choices = Choices { block: world.blocks[0], units };
-            let own = match precision {
-                "f64" => fit::<f64>(world, n, precision, choices, &memory),
-                _ => fit::<f32>(world, n, precision, choices, &memory),
-            };
-            let peer = world.of_peer(&format!("fit {n} {precision}"));
-            let (Some((own, likelihood)), Some((peer, answer))) = (own, peer) else { continue };
-            println!("peer        log likelihood {}; ours {likelihood:.6}", answer["likelihood"]);
-            beside("fit of PyTorch", own, Some(peer), 1.0);
-        }
-    });
-}
-
-fn fit<T: DeviceNumber + Default>(
-    world: &World<'_>,
-    n: usize,
-    precision: &str,
-    choices: Choices,
-    memory: &str,
-) -> Option<(f64, f64)> {
-    let (points, expression) = (world.points(n), KERNEL.parse::<Expression>().expect("a covariance"));
-    let targets = &world.targets[..n];
-    let (mut seconds, mut parts, mut likelihood) = (Vec::new(), [0.0; 3], 0.0);
-    for round in 0..=world.rounds {
-        let begun = Instant::now();
-        let mut matrix = opened::<T>(world, n, choices, memory)?;
-        matrix.fill(&expression, &points, ADDED).expect("filled");
-        let filled = begun.elapsed().as_secs_f64();
-        matrix.factor(&|| false).expect("a factor");
-        let factored = begun.elapsed().as_secs_f64();
-        let weights = matrix.solve(targets).expect("weights");
-        let logs: f64 = matrix.pivots().expect("the diagonal").iter().map(|pivot| pivot.ln()).sum();
-        let fitted: f64 = weights.iter().zip(targets).map(|(weight, y)| weight * y).sum();
-        likelihood = -0.5 * fitted - logs - 0.5 * n as f64 * (2.0 * std::f64::consts::PI).ln();
-        let all = begun.elapsed().as_secs_f64();
-        if round == 0 {
-            compare(&mut matrix, &expression, &points);
-            check_weights(&expression, &points, targets, &weights, T::EPSILON);
-        } else {
-            seconds.push(all);
-            parts = [filled, factored - filled, all - factored];
-        }
-        if round == world.rounds {
-            println!("{}", commands_of(&matrix, n));
-        }
-    }
-    let (least, median) = figures(&seconds);
-    println!(
-        "fit         n={n} {precision} units={:?} memory={memory}: {least:.4} s, median {median:.4}; to enqueue the fill {:.4}, factor {:.4}, \
-         solve and likelihood {:.4}",
-        choices.units, parts[0], parts[1], parts[2]
-    );
-    Some((least, likelihood))
-}
-
-/// Compares rows of K alpha with the targets.
-fn check_weights(expression: &Expression, points: &Points, targets: &[f64], weights: &[f64], epsilon: f64) {
-    let (n, mut scratch, mut random) = (points.len(), Scratch::default(), Random::mixed(7));
-    let (mut column, size) = (vec![0.0; n], weights.iter().map(|x| x.abs()).sum::<f64>());
-    for _ in 0..COMPARED.min(n) {
-        let at = random.idx(n);
-        expression.column((points, 0..n), &points.point(at), Some(at), &mut scratch, &mut column);
-        column[at] += ADDED;
-        let sum: f64 = column.iter().zip(weights).map(|(k, x)| k * x).sum();
-        let allowed = 20.0 * n as f64 * epsilon * size;
-        assert!((sum - targets[at]).abs() <= allowed, "row {at}: {sum}, not {}", targets[at]);
-    }
 }

@@ -224,7 +224,7 @@ fn by_tiles(devices: &Arc<Devices>, device: usize, n: usize, rounds: usize) -> f
     let numbers: Vec<f64> = (0..n).map(|_| n as f64 * random.unit()).collect();
     let points = Points::of_rows(1, &numbers);
     let expression: Expression = "rbf() + white(0.1)".parse().expect("a covariance");
-    let mut matrix = DeviceMatrix::<f32>::open(devices, device, n, Choices::default()).expect("a matrix");
+    let mut matrix = DeviceMatrix::<f32>::open(devices, &[device], n, Choices::default()).expect("a matrix");
     matrix.allocate().expect("room");
     matrix.fill(&expression, &points, 1.0).expect("filled");
     matrix.factor(&|| false).expect("a factor");

@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod memory;
 pub mod peer;
+pub mod predictions;
 pub mod record;
 pub mod signatures;
 pub mod store;
