@@ -15,7 +15,7 @@
 //!
 //! Modules in reading order: `lists` (the lists of many objects), `tables` (what a look-up adds), `x86` (look-ups in vector
 //! instructions), `scan` (measures and candidates), `inverted` (candidates by the objects of each pivot), `network` (the least numbers of many lists), `order` (lists of many objects by
-//! their distances), `vectors` (lists of vectors), `device` (the same on a device).
+//! their distances), `vectors` (lists of vectors), `device` (the same on a device), `measures` (measures of all lists on a device).
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a number that is no number is not small")]
 
@@ -29,6 +29,7 @@ mod network;
 mod order;
 mod vectors;
 pub mod device;
+pub mod measures;
 #[cfg(test)]
 mod tests;
 

@@ -1,11 +1,19 @@
 // Selection of candidates by bounds of their distances: finds a range that holds the k nearest objects, and lists the
-// objects that this range does not rule out. `selection.rs` defines the constants: ITEMS, HELD, PAYLOAD, and SIMILARITIES
-// if the bounds are those of squared distances, computed here.
+// objects that this range does not rule out. `selection.rs` defines the constants: ITEMS, HELD, PAYLOAD if entries have more than a
+// bound, and SIMILARITIES if the bounds are those of squared distances, computed here.
 //
 // Bounds are at least 0, and the bits of such numbers have the order of the numbers.
 
 #define NOWHERE 0xffffffffu
 #define DIGITS 256
+
+#if defined(PAYLOAD)
+#define OF_PAYLOAD __global const float *PAYLOAD,
+#define PAYLOAD_OF(object) as_uint(PAYLOAD[first + (object)])
+#else
+#define OF_PAYLOAD
+#define PAYLOAD_OF(object) 0
+#endif
 
 // Lowers ranges[query] to the `wanted`-th least of some upper bounds of different objects, if there are as many. Finds it
 // eight bits at a time, the highest first. Needs a single work group.
@@ -57,7 +65,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void kth(
 // no order, in up to `capacity` entries from entry query * capacity on. counts[query] is the number of such objects, which
 // may be larger than the capacity.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void winnow(
-    __global const float *lowers, __global const float *PAYLOAD, uint first, uint objects, __global const float *ranges,
+    __global const float *lowers, OF_PAYLOAD uint first, uint objects, __global const float *ranges,
     uint query, __global uint *entries, uint capacity, __global uint *counts) {
     __local uint found;
     __local uint begin;
@@ -94,7 +102,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void winnow(
             const uint object = (get_group_id(0) * HELD + h) * ITEMS + item;
             entries[entry] = object;
             entries[entry + 1] = as_uint(low[h]);
-            entries[entry + 2] = as_uint(PAYLOAD[first + object]);
+            entries[entry + 2] = PAYLOAD_OF(object);
         }
     }
 }

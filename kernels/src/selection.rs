@@ -30,6 +30,8 @@ pub enum Bounded {
     /// Bounds of squared distances, computed from the similarities in the buffer `sums`. Entries have the lower bound and
     /// the similarity.
     Similarities,
+    /// Whole numbers in the buffer `lowers`. Entries have these and 0.
+    Measures,
 }
 
 /// The constants to compile the source with.
@@ -37,6 +39,7 @@ pub fn constants(bounded: Bounded) -> Vec<(&'static str, String)> {
     let mut constants = vec![("ITEMS", ITEMS.to_string()), ("HELD", HELD.to_string())];
     match bounded {
         Bounded::Distances => constants.push(("PAYLOAD", "uppers".to_owned())),
+        Bounded::Measures => {}
         Bounded::Similarities => {
             constants.push(("PAYLOAD", "sums".to_owned()));
             constants.push(("SIMILARITIES", "1".to_owned()));

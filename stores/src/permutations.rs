@@ -36,6 +36,7 @@ use boxwork_kernels::permutation::{Comparison, Inverted, Lists};
 use super::packed_file::{self, Last, PackedBatch};
 use super::space::{Prepared, Space};
 use super::spaces::DistanceOptions;
+use crate::new_number;
 use crate::pivot_table::{SideBySide, each_side_by_side};
 
 /// How lists lie in memory. Candidates are the same.
@@ -82,6 +83,7 @@ pub struct Permutations {
     path: PathBuf,
     maker: PermutationMaker,
     held: Held,
+    number: u64,
     /// Ids that have lists.
     len: u64,
     /// The fingerprint of the first file.
@@ -170,7 +172,8 @@ impl Permutations {
         };
         let held = if is_inverted { Held::Inverted(Inverted::of(&lists)) } else { Held::Scan(lists) };
         let maker = PermutationMaker::of(space, pivots, length, interrupt)?;
-        Ok(Self { path: name, maker, held, len, fingerprint, last })
+        let number = new_number();
+        Ok(Self { path: name, maker, held, number, len, fingerprint, last })
     }
 
     /// The distance for which permutations were made.
@@ -225,6 +228,19 @@ impl Permutations {
         }
     }
 
+    /// The lists of all objects, if they are in the layout of a scan.
+    pub fn lists(&self) -> Option<&Lists> {
+        match &self.held {
+            Held::Scan(lists) => Some(lists),
+            Held::Inverted(_) => None,
+        }
+    }
+
+    /// A number unique to these permutations within the process.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The list of an object; that of a removed one means nothing. Takes long if lists are inverted.
     ///
     /// # Panics
@@ -248,14 +264,18 @@ impl Permutations {
         count: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<u64>, PermutationError> {
-        let list = self.maker.list(query, interrupt)?;
+        Ok(self.candidates_of(&self.maker.list(query, interrupt)?, comparison, count))
+    }
+
+    /// As [`Permutations::candidates`], for the list of a query.
+    pub fn candidates_of(&self, list: &[u16], comparison: Comparison, count: usize) -> Vec<u64> {
         let (path, store) = (CodePath::detect(), self.maker.space().store());
         let has = |id: usize| store.has(id as u64);
         let found = match &self.held {
-            Held::Scan(lists) => lists.candidates(path, comparison, &list, count, has),
-            Held::Inverted(lists) => lists.candidates(path, comparison, &list, count, has),
+            Held::Scan(lists) => lists.candidates(path, comparison, list, count, has),
+            Held::Inverted(lists) => lists.candidates(path, comparison, list, count, has),
         };
-        Ok(found.into_iter().map(u64::from).collect())
+        found.into_iter().map(u64::from).collect()
     }
 }
 

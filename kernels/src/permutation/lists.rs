@@ -59,6 +59,11 @@ impl Lists {
         &self.numbers
     }
 
+    /// Blocks of 256 objects, the last of which may have fewer.
+    pub fn blocks(&self) -> usize {
+        self.objects.div_ceil(BLOCK)
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         match &self.numbers {

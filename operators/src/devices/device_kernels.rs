@@ -5,6 +5,7 @@ mod edits;
 mod factor;
 mod few;
 mod lists;
+mod measures;
 mod vectors;
 
 pub use self::clusters::{assign_program, means_program};
@@ -12,6 +13,7 @@ pub use self::edits::{Limits, compare_pairs, compare_with_queries};
 pub use self::factor::{factor_program, fill_program, slopes_program};
 pub use self::few::few_program;
 pub use self::lists::{lists_program, select_of_queries};
+pub use self::measures::{LeastMeasures, least_measures};
 pub use self::vectors::vectors_program;
 
 use boxwork_kernels::gaussian_process::pass::device as pass;
@@ -144,6 +146,23 @@ static OF_SIMILARITIES: [KernelSpec; 3] = [
             ("minima", Argument::Buffer),
             ("minima_first", Argument::Value(4)),
             ("kept", Argument::Value(4)),
+        ],
+    },
+];
+
+static OF_MEASURES: [KernelSpec; 2] = [
+    KTH,
+    KernelSpec {
+        name: "winnow",
+        arguments: &[
+            ("lowers", Argument::Buffer),
+            ("first", Argument::Value(4)),
+            ("objects", Argument::Value(4)),
+            ("ranges", Argument::Buffer),
+            ("query", Argument::Value(4)),
+            ("entries", Argument::Buffer),
+            ("capacity", Argument::Value(4)),
+            ("counts", Argument::Buffer),
         ],
     },
 ];
@@ -341,6 +360,7 @@ pub fn selection_program(bounded: Bounded) -> ProgramSource {
     let kernels: &[KernelSpec] = match bounded {
         Bounded::Distances => &OF_DISTANCES,
         Bounded::Similarities => &OF_SIMILARITIES,
+        Bounded::Measures => &OF_MEASURES,
     };
     ProgramSource {
         name: "selection",

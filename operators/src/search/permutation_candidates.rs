@@ -1,26 +1,32 @@
 //! `permutation_candidates`: the objects whose permutations are most similar to each query's.
 //!
-//! Invariant: candidates are the same for any number of workers. They need not have the nearest objects among them: the sinks of
+//! Invariant: candidates are the same for any number of workers, and on devices. They need not have the nearest objects among them: the sinks of
 //! such a search mark its results as not exact.
+
+mod block;
+mod scan;
 
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{ArrayRef, Float64Array, UInt32Array, UInt64Array};
 use boxwork_kernels::permutation::{Comparison, LENGTH_MAX, Measure};
-use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::operator::{
-    Bind, BoxError, Context, Flow, In, Kind, Operator, OperatorSpec, Out, Pushed,
-};
-use boxwork_runtime::parameter::{Default, Parameter, ParameterType};
-use boxwork_stores::permutations::{PermutationError, Permutations};
+use boxwork_runtime::operator::{Bind, BoxError, Context, In, Kind, Operator, OperatorSpec, Out};
+use boxwork_runtime::parameter::{Default, DeviceChoice, Parameter, ParameterType};
+use boxwork_stores::permutations::{Layout, PermutationError, Permutations};
 
+use self::block::Scanned;
+use self::scan::CandidatesScan;
 use crate::columns;
+use crate::devices::code_path;
+use crate::devices::stage::DeviceStage;
+use crate::resources::device_parameter;
 use crate::search::queries::{K, Queries};
 
 /// Candidates for each object to find, if the parameter does not say.
 const PER_OBJECT: u64 = 20;
 /// One of so many objects is a candidate, if that is more.
 pub(super) const SHARE: u64 = 50;
+/// From this many objects on `auto` takes GPUs.
+const DEVICE_OBJECTS_MIN: u64 = 1 << 18;
 
 const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
 const CANDIDATES: Out =
@@ -37,7 +43,8 @@ const CANDIDATES: Out =
 /// # Parameters
 /// `permutations`: of the store that is searched. `candidates`: how many a query gets, and at least `k`; 0 for the larger of 20 `k`
 /// and 2 % of the objects. `k`: the number of objects that a query returns. `measure`: how permutations are compared. `query_pivots`: how many
-/// of the first pivots of a query count, 0 for all. `max_shift`: the largest difference of positions of a pivot that counts.
+/// of the first pivots of a query count, 0 for all. `max_shift`: the largest difference of positions of a pivot that counts. `device`: where lists are
+/// scanned; inverted ones are read by slots.
 pub(crate) static PERMUTATION_CANDIDATES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -72,9 +79,11 @@ pub(crate) static PERMUTATION_CANDIDATES: OperatorSpec = OperatorSpec {
             Default::Integer(LENGTH_MAX as i64),
             "a pivot counts as shared only if its positions in both lists differ by at most this: faster, and less is found",
         ),
+        device_parameter("auto"),
     ],
     inputs: &[QUERIES],
     outputs: &[CANDIDATES],
+    code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_OBJECTS_MIN)),
     example: "nearest: {kind: permutation_candidates, permutations: permutations, k: 10}",
     ..OperatorSpec::new(
         "permutation_candidates",
@@ -89,33 +98,34 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let (k, given) = (bind.count("k") as u64, bind.count("candidates") as u64);
     let objects = permutations.maker().space().store().objects_count();
     let wanted = if given == 0 { (PER_OBJECT * k).max(objects / SHARE) } else { given };
-    Ok(Box::new(Candidates {
-        permutations,
-        raised: (given > 0 && given < k).then_some((given, k)),
-        count: wanted.max(k).min(objects) as usize,
-        comparison: Comparison {
-            measure: bind.text("measure").parse().map_err(|error: String| BoxError::new(error))?,
-            query_pivots: match bind.count("query_pivots") {
-                0 => usize::MAX,
-                pivots => pivots,
-            },
-            max_shift: bind.count("max_shift"),
+    let count = wanted.max(k).min(objects) as usize;
+    let comparison = Comparison {
+        measure: bind.text("measure").parse().map_err(|error: String| BoxError::new(error))?,
+        query_pivots: match bind.count("query_pivots") {
+            0 => usize::MAX,
+            pivots => pivots,
         },
-        found: None,
-    }))
-}
-
-/// The number of a query, and its candidates.
-type Found = (u32, Vec<u64>);
-
-struct Candidates {
-    permutations: Arc<Permutations>,
-    count: usize,
-    /// The candidates asked for and the larger number that a query gets, if that is `k`.
-    raised: Option<(u64, u64)>,
-    comparison: Comparison,
-    /// Those that have not left yet, the last query first; set by the first firing.
-    found: Option<Vec<Found>>,
+        max_shift: bind.count("max_shift"),
+    };
+    let picked = bind.pick_devices("device", Some(objects), DEVICE_OBJECTS_MIN)?;
+    let scanned = picked.devices.as_ref().and_then(|_| Scanned::new(&permutations, comparison, count));
+    let is_asked = !matches!(bind.device("device"), DeviceChoice::Auto | DeviceChoice::Cpu);
+    let note = if given > 0 && given < k {
+        Some(format!("{given} candidates are too few for the {k} objects to find: {k} are taken"))
+    } else if is_asked && scanned.is_none() {
+        Some(match permutations.layout() {
+            Layout::Inverted => {
+                "permutations are inverted, which slots read: devices scan them, with `layout: scan`"
+                    .to_owned()
+            }
+            _ => "measures of such permutations are too large for devices: slots compare them".to_owned(),
+        })
+    } else {
+        None
+    };
+    let devices = picked.devices.filter(|_| scanned.is_some());
+    let task = CandidatesScan::new(permutations, (comparison, count), bind.slots(), scanned, note);
+    Ok(Box::new(DeviceStage::new(task, scan::SIZES, devices)))
 }
 
 /// The objects with the most similar permutations of each query, the most similar first.
@@ -125,12 +135,12 @@ pub(super) fn find(
     permutations: &Permutations,
     comparison: Comparison,
     count: usize,
-) -> Result<Vec<Found>, BoxError> {
+) -> Result<Vec<(u32, Vec<u64>)>, BoxError> {
     let space = permutations.maker().space();
     let queries = Queries::of_side(cx, queries, space)?;
     let store = space.store();
     crate::resources::bring_in(cx, &**store, permutations.maker().pivots())?;
-    let mut found: Vec<Found> = queries.iter().map(|query| (query.number, Vec::new())).collect();
+    let mut found: Vec<(u32, Vec<u64>)> = queries.iter().map(|query| (query.number, Vec::new())).collect();
     let failed: OnceLock<PermutationError> = OnceLock::new();
     cx.inside(|inside| {
         let cancelled = inside.cancelled();
@@ -150,43 +160,4 @@ pub(super) fn find(
     store.confirm()?;
     cx.count("objects compared by permutations", store.objects_count() * queries.len() as u64);
     Ok(found)
-}
-
-impl Candidates {
-    fn find(&self, cx: &mut Context<'_>) -> Result<Vec<Found>, BoxError> {
-        let mut found = find(cx, QUERIES, &self.permutations, self.comparison, self.count)?;
-        found.iter_mut().for_each(|(_, ids)| ids.sort_unstable());
-        cx.count("candidates", (self.count * found.len()) as u64);
-        found.reverse();
-        Ok(found)
-    }
-}
-
-impl Operator for Candidates {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        if self.found.is_none() {
-            if let Some((given, k)) = self.raised {
-                cx.note(format!("{given} candidates are too few for the {k} objects to find: {k} are taken"));
-            }
-            self.found = Some(self.find(cx)?);
-        }
-        while let Some((query, ids)) = self.found.as_mut().and_then(Vec::pop) {
-            if !cx.has_room(CANDIDATES) {
-                if let Some(found) = &mut self.found {
-                    found.push((query, ids));
-                }
-                return Ok(Flow::Wait);
-            }
-            let count = ids.len();
-            let columns: [(&str, ArrayRef); 3] = [
-                ("query", Arc::new(UInt32Array::from(vec![query; count]))),
-                ("id", Arc::new(UInt64Array::from(ids))),
-                ("lower", Arc::new(Float64Array::from(vec![columns::NO_BOUND; count]))),
-            ];
-            if cx.push(CANDIDATES, Envelope::from_columns(columns)?)? == Pushed::Closed {
-                return Ok(Flow::Done);
-            }
-        }
-        Ok(Flow::Done)
-    }
 }
