@@ -57,8 +57,8 @@
 //! PyTorch. Arguments: `objects=1000000 dimensions=128 k=10 rounds=5 checked=100000 sample=FILE peer=torch timeline=1`; up to `checked` rows
 //! are also compared with the processor's.
 //!
-//! `what=permutation`: the permutations of vectors by `write_permutations`, on a device and on slots in one run, with the same file.
-//! Arguments: `objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE timeline=1 workers=16`.
+//! `what=permutation`: the permutations of vectors by `write_permutations`, on a device and on slots in one run, with the same file; and a scan of the
+//! lists of `rows` objects for one query, as a share of the rate at which the device reads memory. Arguments: `rows=20000000 objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE timeline=1 workers=16`.
 //!
 //! `what=edit`: edit distances of random pairs of texts, and of texts from queries: by the kernels alone, and on the whole way from the
 //! host's memory as a share of the rate of copying; and `edit_neighbours` on the device and on slots in one run. Arguments: `objects=4194304 length=32
@@ -232,8 +232,8 @@ what=graph      the exact nearest neighbours of all rows, beside PyTorch
 what=lists      searches through lists of product codes, beside slots; each kernel alone, and its share of the limit
                 rows=1000000 dimensions=128 queries=10000 lists=4096 codes=product,fast parts=16 probes=32 refine=1,10 rounds=7
                 sample=FILE devices=2 timeline=1
-what=permutation  the permutations of vectors, with the processor's bits, beside slots
-                objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE workers=CORES timeline=1
+what=permutation  the permutations of vectors, with the processor's bits, beside slots; and scans of lists on the device
+                rows=20000000 objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE workers=CORES timeline=1
 what=edit       edit distances of random pairs and of texts from queries, and edit_neighbours beside slots
                 objects=4194304 length=32 queries=256 k=10 rounds=7 workers=CORES
 what=denoise    pictures without their noise, on a device and on slots
