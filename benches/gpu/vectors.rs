@@ -59,8 +59,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let store = store(&rows, dimensions, numbers);
     let space = spaces::open(&DistanceOptions::named("l2"), Arc::clone(&store)).expect("a space");
     let trace = arguments.get("timeline", 0) != 0;
-    let runtime = Runtime::start(Config { trace, ..config(workers, devices) });
-    let runtime = runtime.expect("the system gives threads");
+    let runtime = Runtime::start(Config { trace, ..config(workers, devices) }).expect("threads");
     let world = World { runtime, store, space, dimensions };
 
     let parent = arguments.text("folder").map_or_else(std::env::temp_dir, Into::into);
@@ -78,11 +77,8 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let all = asked(dimensions, &queries);
     for k in arguments.text("k").unwrap_or("10,100").split(',').map(|k| k.parse::<usize>().expect("k")) {
         let (on_device, on_slots) = (world.prepared(k, &place), world.prepared(k, "cpu"));
-        assert_eq!(
-            world.search(&on_device, &few),
-            world.search(&on_slots, &few),
-            "the device finds the same"
-        );
+        let of_few = |prepared: &Arc<Prepared>| world.search(prepared, &few);
+        assert!(of_few(&on_device) == of_few(&on_slots), "the device finds the same");
         println!("checked     k {k}: ids and distances are those of the processor, to the bit");
         let found = world.search(&on_device, &all);
         let mut parts = BTreeMap::new();
@@ -113,11 +109,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         tell_ratio(k, ratios);
         if let Some((number, places)) = several::places(arguments, devices, device) {
             let prepared = (&on_device, &world.prepared(k, &places));
-            assert_eq!(
-                world.search(prepared.1, &few),
-                world.search(&on_slots, &few),
-                "devices find the same"
-            );
+            assert!(of_few(prepared.1) == of_few(&on_slots), "devices find the same");
             let what = format!("k {k}, {queries_count} queries, {count} rows");
             world.compare(&what, prepared, (&all, &found), (number, rounds, count));
         }
