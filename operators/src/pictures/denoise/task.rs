@@ -7,7 +7,7 @@ use boxwork_kernels::CodePath;
 use boxwork_kernels::denoise::device::{DeviceForm, GroupLimits};
 use boxwork_kernels::denoise::{Denoiser, Parameters, Picture, Samples};
 use boxwork_runtime::envelope::Envelope;
-use boxwork_runtime::feeding::{Devices, Picked};
+use boxwork_runtime::feeding::{DeviceClass, Devices, Picked};
 use boxwork_runtime::inside::Inside;
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
 
@@ -22,6 +22,8 @@ const BLOCKS_PER_DEVICE: usize = 4;
 const MEMORY_SHARE: u64 = 8;
 /// The most memory of a device that a strip takes. Its halo is a few percent of such a strip.
 const STRIP_BYTES_MAX: u64 = 1 << 30;
+/// The same of a device that is the processor: a strip must end within the time that a block may take.
+const STRIP_BYTES_OF_CPU: u64 = 16 << 20;
 /// The fewest rows of a strip, so that it is larger than its halo.
 const STRIP_ROWS_MIN: usize = 64;
 /// From this many samples on, a picture is cut into a strip for each device at least.
@@ -95,8 +97,12 @@ impl Limits {
         let least = |of: &dyn Fn(usize) -> u64| allowed.iter().map(|device| of(*device)).min().unwrap_or(0);
         let list = devices.list();
         let strip_bytes = least(&|device| {
-            let share = list[device].memory_budget_bytes() / MEMORY_SHARE;
-            share.min(list[device].info().buffer_bytes_max)
+            let (info, share) = (list[device].info(), list[device].memory_budget_bytes() / MEMORY_SHARE);
+            let most = match info.class {
+                DeviceClass::Gpu => STRIP_BYTES_MAX,
+                DeviceClass::Cpu => STRIP_BYTES_OF_CPU,
+            };
+            share.min(info.buffer_bytes_max).min(most)
         });
         Self {
             group: GroupLimits {
