@@ -196,7 +196,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             dimensions: 0,
             block: block.min(layout.width),
             layout,
-            looks_ahead: choices.looks_ahead.unwrap_or(places.len() > 1),
+            looks_ahead: choices.looks_ahead.unwrap_or(places.len() > 1 || are_apart),
             lent: None,
             of: std::marker::PhantomData,
         })

@@ -103,7 +103,7 @@ pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
             "device",
             ParameterType::Device,
             Default::Text("auto"),
-            "where factors and derivatives are computed: cpu, auto (on a GPU from 1024 samples on, on several from 32768), gpu, or gpu: and device numbers",
+            "where factors and derivatives are computed: cpu, auto (on a GPU from 1024 samples on, on several if one has no room), gpu, or gpu: and device numbers",
         ),
         Parameter::new(
             "device_memory",

@@ -13,9 +13,6 @@ use crate::devices::factor::{self, Choices, DeviceMatrix, DeviceNumber, Unfactor
 /// Samples from which on `auto` takes a device: fewer are factored before it has answered.
 pub(super) const DEVICE_ROWS_MIN: usize = 1024;
 
-/// Samples from which on `auto` takes several devices: the blocks of fewer are copied longer than their products take.
-const SEVERAL_ROWS_MIN: usize = 32_768;
-
 /// How tiles come to a device and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
@@ -92,7 +89,8 @@ impl OnDevice {
         cancelled: &dyn Fn() -> bool,
     ) -> Outcome<T> {
         let n = wanted.points.len();
-        let opened = DeviceMatrix::open(&self.devices, self.places_for(n), n, Choices::default());
+        let opened =
+            DeviceMatrix::open(&self.devices, self.places_for(n, size_of::<T>()), n, Choices::default());
         let made = opened.map_err(Unfactored::Device).and_then(|mut matrix| {
             let made = self.run(&mut matrix, wanted, tiles, cancelled);
             self.done.add(&matrix.statistics());
@@ -144,7 +142,7 @@ impl OnDevice {
         if self.over.is_some() || n < self.rows_min {
             return false;
         }
-        let places = if matrices > 1 { &self.places[..1] } else { self.places_for(n) };
+        let places = if matrices > 1 { &self.places[..1] } else { self.places_for(n, bytes) };
         let fits = match bytes {
             8 => factor::fits::<f64>(&self.devices, places, n, matrices),
             _ => factor::fits::<f32>(&self.devices, places, n, matrices),
@@ -165,11 +163,15 @@ impl OnDevice {
         format!("device {place} ({})", self.devices.list()[place].info().name)
     }
 
-    /// The devices that share a matrix of n rows.
-    fn places_for(&self, n: usize) -> &[usize] {
-        // Where the user names the devices, all of them take part.
-        let are_all = self.rows_min == 0 || n >= SEVERAL_ROWS_MIN;
-        if are_all { &self.places } else { &self.places[..1] }
+    /// The devices that share a matrix of n rows of numbers of so many bytes: all of them where the user names them, or where one has no
+    /// room. Panels that go from device to device through the host take longer than one device needs for all products.
+    fn places_for(&self, n: usize, bytes: usize) -> &[usize] {
+        let one = &self.places[..1];
+        let fits_one = match bytes {
+            8 => factor::fits::<f64>(&self.devices, one, n, 1),
+            _ => factor::fits::<f32>(&self.devices, one, n, 1),
+        };
+        if self.rows_min == 0 || fits_one.is_err() { &self.places } else { one }
     }
 
     fn run<T: DeviceNumber>(
