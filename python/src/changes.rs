@@ -13,7 +13,7 @@ use boxwork_runtime::prepare::Prepared;
 use boxwork_stores::any_kind;
 use boxwork_stores::object_store::Access;
 use boxwork_stores::pivot_table::{PivotTable, in_threads_until};
-use boxwork_stores::spaces::DistanceOptions;
+use boxwork_stores::spaces::{DistanceOptions, EditConstants};
 use boxwork_stores::store_error::StoreError;
 use boxwork_stores::upkeep;
 use pyo3::prelude::*;
@@ -129,8 +129,9 @@ pub(crate) fn make_sketch_of(
 ) -> PyResult<()> {
     let path = store.get().file(py)?;
     let of_index = py.detach(|| PivotTable::measure_of(&pivots));
-    let DistanceOptions { distance, p, root, similarity, ground, alpha } =
+    let DistanceOptions { distance, p, root, similarity, ground, alpha, costs, band } =
         of_index.map_err(|error| errors::store(py, error))?;
+    let EditConstants { insert, delete, replace, matrix } = costs;
     let mut values = values::of_dict(values)?;
     let text = |path: &std::path::Path| Value::Text(path.to_string_lossy().into_owned());
     values.extend([
@@ -146,6 +147,16 @@ pub(crate) fn make_sketch_of(
             .into_iter()
             .filter_map(|(name, number)| Some((name.to_owned(), Value::Number(number?)))),
     );
+    let whole = |count: Option<u32>| count.map(i64::from);
+    let counts = [("insert", whole(insert)), ("delete", whole(delete)), ("replace", whole(replace))];
+    let band = band.and_then(|band| i64::try_from(band).ok());
+    values.extend(
+        counts
+            .into_iter()
+            .chain([("band", band)])
+            .filter_map(|(name, count)| Some((name.to_owned(), Value::Integer(count?)))),
+    );
+    values.extend(matrix.map(|file| ("matrix".to_owned(), Value::Text(file))));
     let loaded = named(py, "sketch_apexes")?;
     run_loaded(py, &loaded, &values).map(drop)
 }
