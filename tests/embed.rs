@@ -126,7 +126,7 @@ mod with_models {
         ok(at, &[&search[..], &["--format", "html", "--out", "found.html"]].concat());
         let page = fs::read_to_string(at.join("found.html")).expect("a page");
         assert!(page.contains("<img") && page.contains(&format!("pictures/{query}")), "{page}");
-        assert!(ok(at, &["evaluate", "--store", "a.vectors.arrow"]).contains("precision"));
+        assert!(ok(at, &["evaluate", "--store", "a.vectors.arrow"]).contains("MAP"));
     }
 
     #[test]
