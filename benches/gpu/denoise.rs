@@ -86,7 +86,7 @@ impl Operator for Sink {
     }
 }
 
-/// What is measured.
+/// The pictures of one measurement.
 struct Case {
     side: usize,
     channels: usize,

@@ -160,7 +160,7 @@ struct World<'a> {
     device: usize,
     dimensions: usize,
     queries: Vec<f32>,
-    /// The same, as requests.
+    /// These queries as requests.
     asked: Vec<RecordBatch>,
     rounds: usize,
     trace: bool,

@@ -27,7 +27,7 @@ const REFERENCES_MAX: usize = 32;
 /// Partial sums of gains, which are in local memory.
 const PARTS: usize = 16;
 
-/// What groups of work items may use on a device.
+/// The limits of a group of work items on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
     /// Local memory in bytes.

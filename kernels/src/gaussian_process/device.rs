@@ -82,6 +82,6 @@ pub trait FactorDevice {
     /// The weights and the derivatives of a likelihood in f64, for these weights if there are any. The matrix stays on the device.
     fn slopes_of_doubles(&mut self, wanted: &Wanted<'_>, weights: Option<&[f64]>) -> SlopedOutcome;
 
-    /// The same with a factor and an inverse in f32.
+    /// As `slopes_of_doubles`, with a factor and an inverse in f32.
     fn slopes_of_singles(&mut self, wanted: &Wanted<'_>, weights: Option<&[f64]>) -> SlopedOutcome;
 }

@@ -147,7 +147,7 @@ impl OnDevice {
             8 => factor::fits::<f64>(&self.devices, places, n, matrices),
             _ => factor::fits::<f32>(&self.devices, places, n, matrices),
         };
-        // Where a matrix fits and its inverse does not, the device still makes factors.
+        // The device still makes factors where a matrix fits and its inverse does not.
         if let (Err(reason), 1) = (&fits, matrices) {
             self.over = Some(reason.clone());
         }

@@ -46,7 +46,7 @@ pub struct Shape {
     kind: Kind,
 }
 
-/// What is compared, and what comes back.
+/// The texts that a kernel compares, and the distances that come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Texts with queries: all distances.
@@ -206,7 +206,7 @@ impl Shape {
 pub struct CodedQueries {
     /// All letters, one query after the other.
     pub letters: Vec<u16>,
-    /// Of each query: its first letter, and their number.
+    /// The first letter of each query, and the number of its letters.
     pub queries: Vec<[u32; 2]>,
 }
 

@@ -80,8 +80,8 @@ impl PairPlanes {
         self.bundles.iter().all(|[first, _]| first.places == first.full && first.places.is_multiple_of(rows))
     }
 
-    /// Of each bundle: the row where the words of its first texts begin, their rows, and the rows that not all have; the same of the second texts,
-    /// with the places that all have; and two zeros.
+    /// Eight numbers for each bundle: the row where the words of its first texts begin, their rows, and the rows that not all have; such numbers
+    /// of its second texts, with the places that all have; and two zeros.
     pub fn descriptors(&self) -> Vec<[u32; 8]> {
         let mut next = 0;
         let mut begin = |bundle: &Bundle| {

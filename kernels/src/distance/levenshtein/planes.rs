@@ -117,7 +117,7 @@ impl TextPlanes {
         self.bundles.len() * BUNDLE
     }
 
-    /// Of each bundle: the row where its words begin, its places, the places that all texts have, and 0.
+    /// Four numbers for each bundle: the row where its words begin, its places, the places that all texts have, and 0.
     pub fn descriptors(&self) -> Vec<[u32; 4]> {
         let mut first = 0;
         let of_bundle = |bundle: &Bundle| {

@@ -87,7 +87,7 @@ fn check<T: DeviceNumber>(devices: &Arc<Devices>, case: &Case) {
     }
     matrix.fill(&expression, &points, 0.5).unwrap();
     if !is_lent {
-        // What is read and written again is the same.
+        // A matrix that is read and written again is the same.
         let mut packed = vec![T::ZERO; len];
         matrix.read(&mut packed).unwrap();
         matrix.write(&packed).unwrap();
@@ -143,7 +143,7 @@ fn a_matrix_in_several_buffers_has_the_same_factor() {
         return;
     }
     let devices = devices();
-    // Of 7 rows of tiles: one column, two and four a buffer.
+    // Buffers hold one, two and four columns of 7 rows of tiles.
     for (block, buffer_tiles, looks_ahead) in [(2, 7, false), (2, 13, true), (1, 13, true), (2, 22, true)] {
         let buffer_tiles = Some(buffer_tiles);
         check::<f64>(&devices, &Case { buffer_tiles, looks_ahead, ..Case::of(800, block) });

@@ -22,7 +22,7 @@ const BLOCKS_PER_DEVICE: usize = 4;
 const MEMORY_SHARE: u64 = 8;
 /// The most memory of a device that a strip takes. Its halo is a few percent of such a strip.
 const STRIP_BYTES_MAX: u64 = 1 << 30;
-/// The same of a device that is the processor: a strip must end within the time that a block may take.
+/// The most bytes of a strip on a device that is the processor: a strip must end within the time that a block may take.
 const STRIP_BYTES_OF_CPU: u64 = 16 << 20;
 /// The fewest rows of a strip, so that it is larger than its halo.
 const STRIP_ROWS_MIN: usize = 64;
@@ -85,7 +85,7 @@ fn usable(picked: Picked) -> (Option<Chosen>, Vec<String>) {
     ((!kept.is_empty()).then(|| (devices, kept.into())), notes)
 }
 
-/// What all devices of a box can take.
+/// The limits that all devices of a box keep to.
 struct Limits {
     group: GroupLimits,
     strip_bytes: u64,

@@ -144,7 +144,7 @@ fn on_slots(settings: &Settings, picture: &Picture) -> Picture {
     denoiser.denoise_rows(picture, 0..picture.height(), &mut one_by_one()).unwrap()
 }
 
-/// What devices promise: at most a level of difference, at one sample in ten thousand, and the same quality. This one rounds as IEEE 754
+/// Devices promise at most a level of difference, at one sample in ten thousand, and the same quality. This one rounds as IEEE 754
 /// says, so it has the same bits.
 fn compare(found: &Picture, expected: &Picture, clean: &Picture, case: &str) {
     let samples = 0..expected.samples().len();

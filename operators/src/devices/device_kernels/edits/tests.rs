@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a device compares.
+/// The texts that a device compares.
 enum Compared {
     Queries { texts: Arc<TextPlanes>, queries: CodedQueries, limits: Option<(Vec<i32>, usize)> },
     Pairs(PairPlanes),
