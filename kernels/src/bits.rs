@@ -31,10 +31,12 @@ pub(crate) trait Bits: Copy {
     fn add_words(self, a: Self::B, b: Self::B) -> Self::B;
     /// The highest bit of each word, as the word's lowest.
     fn top_bits(self, a: Self::B) -> Self::B;
-    /// Each word in the place of the next one, and `first` in the first place.
-    fn next_lane(self, a: Self::B, first: u64) -> Self::B;
-    /// The last word.
-    fn last_lane(self, a: Self::B) -> u64;
+    /// A bit for each word, the first word's in the lowest: the word's highest.
+    fn tops(self, a: Self::B) -> u32;
+    /// Each word in the place of the next one, and the last word of `before` in the first place.
+    fn next_lane(self, a: Self::B, before: Self::B) -> Self::B;
+    /// A word in all places.
+    fn word(self, word: &u64) -> Self::B;
     /// A bit for each of 64 bytes: whether it is `code`.
     fn equal(self, bytes: &[u8; 64], code: u8) -> u64;
     /// Adds 64 numbers whose bits are spread over planes, the lowest plane first.

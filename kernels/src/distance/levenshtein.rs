@@ -8,19 +8,20 @@
 
 mod sliced;
 mod block;
-mod similar;
+mod numbered;
 mod wavefront;
+mod strips;
+mod diagonals;
+mod similar;
 mod tiles;
 mod planes;
 mod pair_planes;
 pub mod device;
 
-use std::collections::HashSet;
-
 pub use self::block::TextBlock;
+use self::numbered::Numbered;
 pub use self::pair_planes::PairPlanes;
 pub use self::planes::TextPlanes;
-use self::similar::Similar;
 pub use self::tiles::{Long, TILED_LETTERS_MIN, Tiles};
 use super::{Distance, DistanceError, Properties, Slack};
 use crate::CodePath;
@@ -56,7 +57,10 @@ impl Distance for Levenshtein {
         if letters <= LETTERS_FREE {
             return Ok(());
         }
-        let different = object.iter().collect::<HashSet<_>>().len();
+        // A bit for each Unicode scalar value.
+        let mut is_there = vec![0_u64; (char::MAX as usize + 1) / WORD];
+        object.iter().for_each(|letter| is_there[*letter as usize / WORD] |= 1 << (*letter as usize % WORD));
+        let different = is_there.iter().map(|bits| bits.count_ones() as usize).sum();
         match bytes_of(letters, different) {
             bytes if bytes > BYTES_MAX => {
                 Err(DistanceError::TooManyLetters { letters, different, bytes, most: BYTES_MAX })
@@ -138,15 +142,19 @@ impl Pattern {
         pattern
     }
 
-    fn first_mask(&self, letter: char) -> usize {
-        let place = match self.table.get(letter as usize) {
+    /// The place of a letter among those of the text; 0 for one that is not there.
+    fn place(&self, letter: char) -> u32 {
+        match self.table.get(letter as usize) {
             Some(place) => *place,
             None => match self.others.binary_search_by_key(&letter, |other| other.0) {
                 Ok(place) => self.others[place].1,
                 Err(_) => 0,
             },
-        };
-        place as usize * self.words
+        }
+    }
+
+    fn first_mask(&self, letter: char) -> usize {
+        self.place(letter) as usize * self.words
     }
 
     /// The distance to another text.
@@ -162,15 +170,10 @@ impl Pattern {
         if self.length == 0 {
             return Some(text.len());
         }
-        if self.length.min(text.len()) >= similar::LETTERS_MIN {
-            match similar::similar(self, text, limit) {
-                Similar::Found(distance) => return Some(distance),
-                Similar::Beyond => return None,
-                Similar::Unknown => {}
-            }
-            if let Some(distance) = wavefront::distance(CodePath::detect(), self, text) {
-                return Some(distance).filter(|distance| *distance <= limit);
-            }
+        if self.length.min(text.len()) >= similar::LETTERS_MIN
+            && let Some(texts) = Numbered::new(self, text)
+        {
+            return similar::within(CodePath::detect(), &texts, limit);
         }
         match self.words {
             1 => self.one_word(text, limit),

@@ -41,12 +41,16 @@ impl Bits for Portable {
         std::array::from_fn(|word| a[word] >> 63)
     }
     #[inline(always)]
-    fn next_lane(self, [a, b, c, _]: Self::B, first: u64) -> Self::B {
-        [first, a, b, c]
+    fn tops(self, [a, b, c, d]: Self::B) -> u32 {
+        (a >> 63 | b >> 63 << 1 | c >> 63 << 2 | d >> 63 << 3) as u32
     }
     #[inline(always)]
-    fn last_lane(self, [.., last]: Self::B) -> u64 {
-        last
+    fn next_lane(self, [a, b, c, _]: Self::B, [.., before]: Self::B) -> Self::B {
+        [before, a, b, c]
+    }
+    #[inline(always)]
+    fn word(self, word: &u64) -> Self::B {
+        [*word; 4]
     }
     #[inline(always)]
     fn equal(self, bytes: &[u8; 64], code: u8) -> u64 {
@@ -146,6 +150,34 @@ mod tests {
             for path in CodePath::available() {
                 assert_eq!(run(path, Operations(seed)), expected, "{path}");
             }
+        }
+    }
+
+    /// Compares the operations that move words with their definitions.
+    struct Moves([[u64; WORDS]; 2]);
+
+    impl Work for Moves {
+        type Done = ();
+
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) {
+            let [a, b] = [lanes.bits(&self.0[0]), lanes.bits(&self.0[1])];
+            let (mut moved, mut word) = ([0; WORDS], [0; WORDS]);
+            lanes.store_bits(lanes.next_lane(a, b), &mut moved);
+            lanes.store_bits(lanes.word(&self.0[0][1]), &mut word);
+            let (words, [a, b]) = (L::BIT_WORDS, self.0);
+            assert_eq!((moved[0], &moved[1..words]), (b[words - 1], &a[..words - 1]));
+            assert_eq!(word[..words], [a[1]; WORDS][..words]);
+            let tops = (0..words).map(|word| (a[word] >> 63 << word) as u32).sum::<u32>();
+            assert_eq!(lanes.tops(lanes.bits(&a)), tops);
+        }
+    }
+
+    #[test]
+    fn words_move_on_all_paths() {
+        let mut random = Random::new(3);
+        for path in CodePath::available() {
+            run(path, Moves([[0; WORDS]; 2].map(|words| words.map(|_| random.bits()))));
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) const DISTANCES: Out =
 
 /// Computes the edit distances of texts from many queries.
 ///
-/// Slots share the table of a query and a text of more than 20,000 letters, both of them, in tiles.
+/// Slots share the table of a query and a text of more than 20,000 letters, both of them, in tiles, if it takes some milliseconds.
 ///
 /// # Inputs
 /// `queries` (side): the queries.

@@ -1,30 +1,47 @@
-//! The edit distance of two texts that are so long that their table is cut into tiles, which several threads compute.
+//! The edit distance of two texts that are so long that the strips of their table are cut into tiles, which several threads compute.
 //!
 //! A tile depends on the one above it and the one to its left, and hands on two bits for each cell of its border. So the memory is
 //! proportional to the letters of both texts, and the distance is the same in whatever order the tiles are computed.
+//!
+//! Lanes of a strip are one column behind each other, so all tiles are skewed by as much: step `s` of a strip is the step at which
+//! its first word `w` is at column `s - w`, and a tile is some steps. Then a tile's last lane ends where the tile below begins.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
-use super::similar::{Similar, similar};
-use super::wavefront::{Numbered, RISES, below, part};
-use super::{Pattern, WORD};
+use super::Pattern;
+use super::numbered::Numbered;
+use super::similar::{Guess, by_bands, guess};
+use super::strips::{Band, Strip, moved};
+use super::wavefront::{State, Steps, strip_words};
 use crate::CodePath;
 
 /// Texts of more letters, both of them, are worth tiles.
 pub const TILED_LETTERS_MIN: usize = 20_000;
-/// Rows and columns of a tile.
-const TILE: usize = 4096;
-const _: () = assert!(TILE.is_multiple_of(WORD));
+/// Cells of a band that are worth tiles: some milliseconds.
+const TILED_CELLS_MIN: usize = 1 << 28;
+/// Steps of a tile. Sixteen threads are busy along the diagonals of a table of 60,000 x 60,000 letters.
+const TILE: usize = 512;
 
-/// The table of two texts, in tiles.
+/// The table of two texts, in tiles numbered from 0.
 #[derive(Debug)]
 pub struct Tiles {
+    path: CodePath,
     texts: Numbered,
+    /// The edits for which the band is made.
+    edits: usize,
+    band: Band,
+    strips: Vec<Strip>,
+    /// Steps of a tile.
     tile: usize,
-    /// By column of tiles: the differences along the row below the last tile that was computed.
-    above: Vec<Mutex<Vec<u8>>>,
-    /// By row of tiles: the differences along the column to the right of it.
-    left: Vec<Mutex<Vec<[u64; 2]>>>,
+    /// By strip: its first tile, and the place of that along the steps. After the last strip: the number of tiles.
+    first: Vec<[usize; 2]>,
+    /// By strip: what its words know, and the differences along the border of the tile that is computed.
+    states: Vec<Mutex<(State, Vec<u8>)>>,
+    /// By strip: the sum of the differences along its lowest row that lead to the next strip.
+    sums: Vec<AtomicI64>,
+    /// Differences along the lowest row of the last tile that was computed, by column, each strip's shifted by its lanes.
+    border: Vec<AtomicU8>,
 }
 
 /// How the distance of two long texts is found.
@@ -33,7 +50,7 @@ pub enum Long {
     /// It is found already: the texts are similar, or the pattern has too many different letters for tiles.
     Known(usize),
     /// By these tiles.
-    Tiles(Tiles),
+    Tiles(Box<Tiles>),
 }
 
 impl Pattern {
@@ -44,54 +61,124 @@ impl Pattern {
 
     /// The distance to another long text, or the tiles that give it.
     pub fn long(&self, text: &[char]) -> Long {
-        if self.is_long(text.len()) {
-            if let Similar::Found(distance) = similar(self, text, usize::MAX) {
-                return Long::Known(distance);
+        let path = CodePath::detect();
+        let Some(texts) = Numbered::new(self, text).filter(|_| self.is_long(text.len())) else {
+            return Long::Known(self.distance(text));
+        };
+        let most = self.length.max(text.len());
+        match guess(path, &texts, most) {
+            Guess::Edits(edits) if edits * most > TILED_CELLS_MIN => {
+                Long::Tiles(Box::new(Tiles::new(path, texts, edits, TILE)))
             }
-            if let Some(tiles) = Tiles::new(self, text, TILE) {
-                return Long::Tiles(tiles);
-            }
+            Guess::Edits(edits) => Long::Known(by_bands(path, &texts, edits, most).unwrap_or(most)),
+            Guess::Known(distance) => Long::Known(distance.unwrap_or(most)),
         }
-        Long::Known(self.distance(text))
     }
 }
 
 impl Tiles {
-    /// The table of two texts, neither of them empty, in tiles of so many rows and columns, a multiple of 64.
-    fn new(pattern: &Pattern, text: &[char], tile: usize) -> Option<Self> {
-        let texts = Numbered::new(pattern, text)?;
-        let above = texts.columns.chunks(tile).map(|columns| Mutex::new(vec![RISES; columns.len()]));
-        let left =
-            texts.rows.chunks(tile).map(|rows| Mutex::new(vec![[u64::MAX, 0]; rows.len().div_ceil(WORD)]));
-        let (above, left) = (above.collect(), left.collect());
-        Some(Self { texts, tile, above, left })
+    /// The band for so many edits, at least the difference of the lengths, in tiles of so many steps.
+    fn new(path: CodePath, texts: Numbered, edits: usize, tile: usize) -> Self {
+        let band = Band::new(texts.size(), edits);
+        let strips = band.strips(strip_words(path, &texts));
+        let (mut first, mut tiles) = (Vec::with_capacity(strips.len() + 1), 0);
+        for strip in &strips {
+            let steps = strip.steps();
+            let begin = steps.start / tile;
+            first.push([tiles, begin]);
+            tiles += steps.end.div_ceil(tile) - begin;
+        }
+        first.push([tiles, 0]);
+        let states =
+            strips.iter().map(|strip| Mutex::new((State::new(strip.words[1]), Vec::new()))).collect();
+        let sums = strips.iter().map(|_| AtomicI64::new(0)).collect();
+        let border = band.border().into_iter().map(AtomicU8::new).collect();
+        Self { path, texts, edits, band, strips, tile, first, states, sums, border }
     }
 
-    /// Rows and columns of tiles.
-    pub fn size(&self) -> [usize; 2] {
-        [self.left.len(), self.above.len()]
+    /// The number of tiles.
+    pub fn count(&self) -> usize {
+        self.first[self.strips.len()][0]
     }
 
-    /// Computes the tile in a row and a column. Those above it and to its left must be computed.
+    /// The strip of a tile, and its place along the steps.
+    fn place(&self, tile: usize) -> [usize; 2] {
+        let strip = self.first.partition_point(|first| first[0] <= tile) - 1;
+        let [first, begin] = self.first[strip];
+        [strip, begin + tile - first]
+    }
+
+    /// The tile of a strip at a place along the steps.
+    fn tile(&self, strip: usize, at: usize) -> Option<usize> {
+        let [first, begin] = self.first[strip];
+        let tile = first + at.checked_sub(begin)?;
+        (tile < self.first[strip + 1][0]).then_some(tile)
+    }
+
+    /// The tiles that a tile needs: the one to its left, and the one above it.
+    pub fn before(&self, tile: usize) -> impl Iterator<Item = usize> {
+        let [strip, at] = self.place(tile);
+        let left = at.checked_sub(1).and_then(|left| self.tile(strip, left));
+        let above = strip.checked_sub(1).and_then(|above| self.tile(above, at));
+        left.into_iter().chain(above)
+    }
+
+    /// The tiles that need a tile: the one to its right, and the one below it.
+    pub fn after(&self, tile: usize) -> impl Iterator<Item = usize> {
+        let [strip, at] = self.place(tile);
+        let right = self.tile(strip, at + 1);
+        let below = (strip + 1 < self.strips.len()).then(|| self.tile(strip + 1, at)).flatten();
+        right.into_iter().chain(below)
+    }
+
+    /// Tiles on the longest path from a tile to the last one.
+    pub fn left(&self, tile: usize) -> usize {
+        let [strip, at] = self.place(tile);
+        let [last_strip, last] = self.place(self.count() - 1);
+        last_strip - strip + last - at
+    }
+
+    /// Computes a tile. Those before it must be computed.
     ///
     /// # Panics
     /// When there is no such tile.
-    pub fn compute(&self, path: CodePath, [row, column]: [usize; 2]) {
-        let rows = &self.texts.rows[row * self.tile..];
-        let columns = &self.texts.columns[column * self.tile..];
-        let [rows, columns] = [rows, columns].map(|letters| &letters[..self.tile.min(letters.len())]);
-        // Only this tile has these borders now, so no thread waits.
-        let lock = "a tile panicked, and its panic ends the computation";
-        let (mut above, mut left) =
-            (self.above[column].lock().expect(lock), self.left[row].lock().expect(lock));
-        part(path, rows, columns, self.texts.planes, &mut above, &mut left);
+    pub fn compute(&self, tile: usize) {
+        let [number, at] = self.place(tile);
+        let (strip, all) = (&self.strips[number], self.strips[number].steps());
+        let steps = (at * self.tile).max(all.start)..((at + 1) * self.tile).min(all.end);
+        // Only this tile has this strip and this part of the border now, so no thread waits.
+        let mut state =
+            self.states[number].lock().expect("a tile panicked, and its panic ends the computation");
+        let (state, differences) = &mut *state;
+        let border = &self.border[steps.start - number..steps.end - number];
+        differences.clear();
+        differences.extend(border.iter().map(|difference| difference.load(Ordering::Relaxed)));
+        let (words, column) = (strip.words, steps.start - strip.words[0]);
+        Steps { texts: &self.texts, words, column, state, place: 0, border: differences }.run(self.path);
+        for (border, difference) in border.iter().zip(&*differences) {
+            border.store(*difference, Ordering::Relaxed);
+        }
+        let counted = (all.start + self.band.counted(&self.strips, number)).clamp(steps.start, steps.end);
+        let sum = moved(0, &differences[..counted - steps.start]);
+        self.sums[number].fetch_add(sum, Ordering::Relaxed);
     }
 
-    /// The distance, once all tiles are computed.
-    pub fn distance(&self) -> usize {
-        let last: Vec<u8> =
-            self.above.iter().flat_map(|above| above.lock().expect("no tile panicked").clone()).collect();
-        below(self.texts.rows.len(), &last)
+    /// The distance once all tiles are computed, or the tiles of a wider band that has it.
+    pub fn end(self) -> Long {
+        let mut number = 0;
+        for (strip, sum) in self.strips.iter().zip(&self.sums) {
+            number = self.band.begin(number, strip) + sum.load(Ordering::Relaxed);
+        }
+        if let (Some(strip), Some(state)) = (self.strips.last(), self.states.last()) {
+            let state = &state.lock().expect("no tile panicked").0;
+            number = self.band.above_padding(number, state, strip.lane());
+        }
+        let found = usize::try_from(number).expect("differences of a table lead to a distance");
+        if found <= self.edits {
+            return Long::Known(found);
+        }
+        // So many edits suffice.
+        Long::Tiles(Box::new(Self::new(self.path, self.texts, found, self.tile)))
     }
 }
 
@@ -102,24 +189,39 @@ mod tests {
     use crate::chance::Random;
     use crate::distance::Distance;
 
-    /// Computes all tiles along the diagonals, on several threads.
-    fn distance(tiles: &Tiles, path: CodePath) -> usize {
-        let [rows, columns] = tiles.size();
-        for diagonal in 0..rows + columns - 1 {
-            std::thread::scope(|scope| {
-                for row in diagonal.saturating_sub(columns - 1)..rows.min(diagonal + 1) {
-                    scope.spawn(move || tiles.compute(path, [row, diagonal - row]));
+    /// Computes all tiles, those that are ready at a time on several threads, until no wider band is needed.
+    fn distance(tiles: Tiles) -> usize {
+        let mut long = Long::Tiles(Box::new(tiles));
+        while let Long::Tiles(tiles) = long {
+            let mut waits: Vec<usize> = (0..tiles.count()).map(|tile| tiles.before(tile).count()).collect();
+            let mut ready: Vec<usize> = (0..tiles.count()).filter(|tile| waits[*tile] == 0).collect();
+            let mut computed = 0;
+            while !ready.is_empty() {
+                computed += ready.len();
+                std::thread::scope(|scope| {
+                    for tile in &ready {
+                        scope.spawn(|| tiles.compute(*tile));
+                    }
+                });
+                let mut next = Vec::new();
+                for tile in ready.iter().flat_map(|tile| tiles.after(*tile)) {
+                    waits[tile] -= 1;
+                    next.extend((waits[tile] == 0).then_some(tile));
                 }
-            });
+                ready = next;
+            }
+            assert_eq!(computed, tiles.count(), "no tile waits for ever");
+            long = tiles.end();
         }
-        tiles.distance()
+        let Long::Known(distance) = long else { unreachable!("the loop ends with a distance") };
+        distance
     }
 
     #[test]
     fn tiles_give_the_distance_of_the_definition() {
         let mut random = Random::new(2);
         for (rows, columns, letters) in
-            [(1, 1, 4), (64, 300, 4), (700, 650, 2), (1000, 129, 60), (129, 1000, 200)]
+            [(1, 1, 4), (64, 300, 4), (700, 650, 2), (1000, 129, 60), (129, 1000, 200), (4200, 4300, 4)]
         {
             let alphabet: Vec<char> = ('!'..).take(letters).collect();
             let mut text =
@@ -127,10 +229,11 @@ mod tests {
             let (a, b) = (text(rows), text(columns));
             let expected = Levenshtein.reference(&a, &b) as usize;
             for path in CodePath::available() {
-                for tile in [64, 192, 4096] {
-                    let tiles = Tiles::new(&Pattern::new(&a), &b, tile).expect("few letters");
-                    assert_eq!(tiles.size(), [rows.div_ceil(tile), columns.div_ceil(tile)]);
-                    assert_eq!(distance(&tiles, path), expected, "{path}, tiles of {tile}");
+                for (tile, edits) in [(64, 0), (192, usize::MAX), (1000, expected), (4096, expected / 2)] {
+                    let texts = Numbered::new(&Pattern::new(&a), &b).expect("few letters");
+                    let tiles = Tiles::new(path, texts, edits.max(rows.abs_diff(columns)), tile);
+                    assert_eq!(tiles.left(tiles.count() - 1), 0, "the last tile ends the table");
+                    assert_eq!(distance(tiles), expected, "{path}, tiles of {tile}, {edits} edits");
                 }
             }
         }
@@ -141,11 +244,10 @@ mod tests {
         let mut random = Random::new(4);
         let mut text =
             |count: usize| (0..count).map(|_| ['A', 'C', 'G', 'T'][random.idx(4)]).collect::<Vec<char>>();
-        let (a, b) = (text(TILED_LETTERS_MIN + 1), text(TILED_LETTERS_MIN + 1));
+        let (a, b) = (text(2 * TILED_LETTERS_MIN), text(2 * TILED_LETTERS_MIN));
         let pattern = Pattern::new(&a);
         let Long::Tiles(tiles) = pattern.long(&b) else { panic!("random texts are not similar") };
-        assert_eq!(tiles.size(), [5, 5]);
-        assert_eq!(distance(&tiles, CodePath::detect()), pattern.distance(&b));
+        assert_eq!(distance(*tiles), pattern.distance(&b));
         assert!(matches!(pattern.long(&a[3..]), Long::Known(3)));
         assert!(
             matches!(pattern.long(&b[..2000]), Long::Known(found) if found == pattern.distance(&b[..2000]))

@@ -1,307 +1,252 @@
-//! The edit distance of two long texts: the lanes of a vector are successive words of 64 rows, and lane `t` is `t` columns behind the
-//! first, so that all lanes compute at once.
+//! Some steps through a strip of the table of two texts: the lanes of vectors are successive words of 64 rows, and each is a column behind
+//! the lane above it, so that all lanes compute at once.
 //!
-//! A lane hands down to the next whether its lowest row rises or falls; the next one needs this a step later. A stripe of lanes
-//! goes over all columns; its lowest row, two bits a column, is the border of the next stripe. The letters of the pattern are numbered,
-//! and each bit of the numbers is a plane of bits, so that a step finds the equal letters without a look-up.
+//! A word hands down whether its lowest row rises or falls, and the word below needs this a step later. So a step of a word depends
+//! on the last step of two words, and not on the other words of its step. Up to four vectors take turns: while one waits for its numbers,
+//! the others compute.
 //!
-//! A part of the table is computed in the same way from the borders above it and to its left, which then are those below it and to its right.
-//!
-//! Invariant: a lane's state before its first column is that of the left border, whatever it computes until then.
+//! Invariant: a word that has not begun has vertical differences of +1 and, on its left, a row that falls ([`State::new`]). This is what
+//! an unbounded table has to the left of its first column, whatever the letters there. So lanes that are not there yet compute like the others.
+//! Beyond the last column they compute numbers that reach no column before it.
 
-use super::{Pattern, WORD};
+use super::numbered::{Numbered, PLANES_MAX};
 use crate::CodePath;
 use crate::bits::WORDS;
 use crate::lanes::{Lanes, Work, run};
 
-/// The most planes of letters; patterns of more different letters are compared word by word.
-const PLANES_MAX: usize = 8;
+/// A horizontal difference: the number rises, falls, or (0) stays.
+pub(super) const RISES: u8 = 1;
+pub(super) const FALLS: u8 = 2;
 
-/// Two texts by the numbers of their letters.
+/// The most vectors of a strip.
+const VECTORS: usize = 4;
+/// Steps whose letters are spread over words at a time.
+const CHUNK: usize = 256;
+/// Those letters, and those of the columns at which the lower lanes are.
+const SPREAD: usize = CHUNK + VECTORS * WORDS;
+/// The highest bit of a word by the difference: whether it rises, and whether it falls.
+static UP: [u64; 4] = [0, 1 << 63, 0, 0];
+static DOWN: [u64; 4] = [0, 0, 1 << 63, 0];
+
+/// What words know: by row of bits, then by word.
 #[derive(Debug)]
-pub(super) struct Numbered {
-    /// The number of each letter of the pattern, not 0.
-    pub(super) rows: Vec<u8>,
-    /// The number of each letter of the text; 0 for letters that the pattern does not have.
-    pub(super) columns: Vec<u8>,
-    /// Bits of a number.
-    pub(super) planes: usize,
+pub(super) struct State {
+    /// Rows that rise down the word's last column, those that fall, and the rows that rise and fall from the column before it.
+    rows: [Vec<u64>; 4],
 }
 
-impl Numbered {
-    /// Numbers the letters; nothing if the pattern has too many different ones.
-    pub(super) fn new(pattern: &Pattern, text: &[char]) -> Option<Self> {
-        // Number 0 belongs to letters that the pattern does not have.
-        let different = pattern.masks.len() / pattern.words;
-        let planes = different.next_power_of_two().ilog2().max(1) as usize;
-        if planes > PLANES_MAX {
-            return None;
-        }
-        let number = |letter: &char| (pattern.first_mask(*letter) / pattern.words) as u8;
-        let (rows, columns) = (pattern.text.iter().map(number).collect(), text.iter().map(number).collect());
-        Some(Self { rows, columns, planes })
+impl State {
+    /// Words that have not begun.
+    pub(super) fn new(words: usize) -> Self {
+        let all = |bits| vec![bits; words + WORDS];
+        Self { rows: [all(u64::MAX), all(0), all(0), all(u64::MAX)] }
+    }
+
+    /// The vertical differences of a word that rise, and those that fall.
+    pub(super) fn vertical(&self, word: usize) -> [u64; 2] {
+        [self.rows[0][word], self.rows[1][word]]
+    }
+
+    /// The difference of the lowest row of a word at its last column.
+    pub(super) fn lowest(&self, word: usize) -> u8 {
+        let [up, down] = [2, 3].map(|row| (self.rows[row][word] >> 63) as u8);
+        up * RISES + down * FALLS
     }
 }
 
-/// The distance of a pattern from a text, neither of them empty; `None` if the pattern has too many different letters.
-pub(super) fn distance(path: CodePath, pattern: &Pattern, text: &[char]) -> Option<usize> {
-    let Numbered { rows, columns, planes } = Numbered::new(pattern, text)?;
-    let (mut above, mut left) = (vec![RISES; columns.len()], vec![[u64::MAX, 0]; pattern.words]);
-    part(path, &rows, &columns, planes, &mut above, &mut left);
-    Some(below(rows.len(), &above))
+/// Words of a vector of a path.
+pub(super) fn vector_words(path: CodePath) -> usize {
+    struct Width;
+    impl Work for Width {
+        type Done = usize;
+
+        #[inline(always)]
+        fn run<L: Lanes>(self, _: L) -> usize {
+            L::BIT_WORDS
+        }
+    }
+    run(path, Width)
 }
 
-/// The number in the last cell of a table, by the differences along its last row.
-pub(super) fn below(rows: usize, last: &[u8]) -> usize {
-    let rises = last.iter().filter(|difference| **difference == RISES).count();
-    let falls = last.iter().filter(|difference| **difference == FALLS).count();
-    rows + rises - falls
+/// The most words of a strip.
+pub(super) fn strip_words(path: CodePath, texts: &Numbered) -> usize {
+    // Many planes leave no registers for the state of several vectors.
+    vector_words(path) * if texts.planes > WORDS { 1 } else { VECTORS }
 }
 
-/// Differences along a row: whether the number rises, falls, or stays.
-pub(super) const RISES: u8 = 1;
-const FALLS: u8 = 2;
-
-/// Computes a part of a table. `above` has the differences along the row above it, by column, and then those along its last row; `left` has
-/// those along the column to its left, 64 rows in two words of bits that rise and that fall, and then those along its last column.
-pub(super) fn part(
-    path: CodePath,
-    rows: &[u8],
-    columns: &[u8],
-    planes: usize,
-    above: &mut [u8],
-    left: &mut [[u64; 2]],
-) {
-    run(path, Part { rows, columns, planes, above, left });
+/// Some steps of a strip.
+pub(super) struct Steps<'a> {
+    pub(super) texts: &'a Numbered,
+    /// The first word of the strip, and how many it has: whole vectors, unless it ends with the last word of the table.
+    pub(super) words: [usize; 2],
+    /// The column of the first word at the first step.
+    pub(super) column: usize,
+    pub(super) state: &'a mut State,
+    /// The first word of the strip in the state.
+    pub(super) place: usize,
+    /// By step: the difference along the row above the first word, and afterwards that along the lowest row of the last word.
+    pub(super) border: &'a mut [u8],
 }
 
-struct Part<'a> {
-    rows: &'a [u8],
-    columns: &'a [u8],
-    planes: usize,
-    above: &'a mut [u8],
-    left: &'a mut [[u64; 2]],
+impl Steps<'_> {
+    /// Computes them.
+    pub(super) fn run(self, path: CodePath) {
+        run(path, self);
+    }
 }
 
-impl Work for Part<'_> {
+impl Work for Steps<'_> {
     type Done = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        // A loop for each number of planes, so that the compiler keeps them in registers.
-        match self.planes {
-            1 | 2 => self.stripes::<L, 2>(lanes),
-            3 => self.stripes::<L, 3>(lanes),
-            4 | 5 => self.stripes::<L, 5>(lanes),
-            _ => self.stripes::<L, PLANES_MAX>(lanes),
+        // A loop for each number of planes and vectors, so that the compiler keeps them in registers.
+        match self.texts.planes {
+            1 | 2 => self.vectors::<L, 2>(lanes),
+            3 => self.vectors::<L, 3>(lanes),
+            4 | 5 => self.vectors::<L, 5>(lanes),
+            6..=WORDS => self.vectors::<L, WORDS>(lanes),
+            _ => self.chunks::<L, PLANES_MAX, 1>(lanes),
         }
     }
 }
 
-impl Part<'_> {
+impl Steps<'_> {
     #[inline(always)]
-    fn stripes<L: Lanes, const PLANES: usize>(self, lanes: L) {
-        let height = L::BIT_WORDS * WORD;
-        for (rows, left) in self.rows.chunks(height).zip(self.left.chunks_mut(L::BIT_WORDS)) {
-            stripe::<L, PLANES>(lanes, rows, self.columns, self.above, left);
+    fn vectors<L: Lanes, const PLANES: usize>(self, lanes: L) {
+        match self.words[1].div_ceil(L::BIT_WORDS) {
+            1 => self.chunks::<L, PLANES, 1>(lanes),
+            2 => self.chunks::<L, PLANES, 2>(lanes),
+            3 => self.chunks::<L, PLANES, 3>(lanes),
+            _ => self.chunks::<L, PLANES, VECTORS>(lanes),
         }
+    }
+
+    #[inline(always)]
+    fn chunks<L: Lanes, const PLANES: usize, const COUNT: usize>(self, lanes: L) {
+        let [first, count] = self.words;
+        let last = COUNT - 1;
+        debug_assert!(count.div_ceil(L::BIT_WORDS) == COUNT, "the last word is in the last vector");
+        let lowest = (count - 1) % L::BIT_WORDS;
+        let mut vectors = Vectors::<L, PLANES, COUNT>::load(lanes, self.texts, first, self.state, self.place);
+        let mut letters = [[0; SPREAD]; PLANES];
+        let mut column = self.column;
+        for border in self.border.chunks_mut(CHUNK) {
+            spread(self.texts, column, COUNT * L::BIT_WORDS, border.len(), &mut letters);
+            for (step, border) in border.iter_mut().enumerate() {
+                // The letter of the first lane; those of the lower lanes follow.
+                vectors.step(lanes, &letters, CHUNK - 1 - step, *border);
+                let [rise, fall] =
+                    [vectors.up[last], vectors.down[last]].map(|bits| (lanes.tops(bits) >> lowest & 1) as u8);
+                *border = rise * RISES + fall * FALLS;
+            }
+            column += border.len();
+        }
+        vectors.store(lanes, self.state, self.place);
     }
 }
 
-/// One stripe over all columns.
+/// Spreads the letters of some steps over words, in reverse: that of the first lane at a step `s` is at place `CHUNK - 1 - s`.
 #[inline(always)]
-fn stripe<L: Lanes, const PLANES: usize>(
-    lanes: L,
-    rows: &[u8],
-    columns: &[u8],
-    border: &mut [u8],
-    left: &mut [[u64; 2]],
+fn spread<const PLANES: usize>(
+    texts: &Numbered,
+    column: usize,
+    lanes: usize,
+    steps: usize,
+    letters: &mut [[u64; SPREAD]; PLANES],
 ) {
-    let count = L::BIT_WORDS;
-    let mut words = [[0; WORDS]; PLANES];
-    for (row, number) in rows.iter().enumerate() {
-        for (plane, words) in words.iter_mut().enumerate() {
-            words[row / WORD] |= u64::from(number >> plane & 1) << (row % WORD);
-        }
+    let mut numbers = [0; SPREAD];
+    // Outside the table there are any letters.
+    let end = (column + steps).min(texts.columns.len());
+    let begin = (column + 1).saturating_sub(lanes).min(end);
+    let last = CHUNK + column - end;
+    let inside = &mut numbers[last..last + end - begin];
+    for (to, number) in inside.iter_mut().zip(texts.columns[begin..end].iter().rev()) {
+        *to = *number;
     }
-    let zero = lanes.all(false);
-    let mut planes = [zero; PLANES];
-    for (plane, words) in planes.iter_mut().zip(&words) {
-        *plane = lanes.bits(words);
-    }
-    let mut begin = [[0; WORDS]; 2];
-    for (lane, [rises, falls]) in left.iter().enumerate() {
-        (begin[0][lane], begin[1][lane]) = (*rises, *falls);
-    }
-    // The letter of each lane's column, each bit spread over a word.
-    let mut state = State {
-        rises: lanes.bits(&begin[0]),
-        falls: lanes.bits(&begin[1]),
-        up: zero,
-        down: zero,
-        letters: [zero; PLANES],
-    };
-    let (last_lane, last_row) = ((rows.len() - 1) / WORD, (rows.len() - 1) % WORD);
-    let is_whole = rows.len() == count * WORD;
-    for step in 0..columns.len() + last_lane {
-        let (number, difference) = match columns.get(step) {
-            Some(number) => (*number, border[step]),
-            None => (0, 0),
-        };
-        let [rising, falling] = state.step(lanes, &planes, number, difference);
-        if step < last_lane {
-            state.hold(lanes, &begin, step + 1);
+    let numbers = &numbers[CHUNK - steps..CHUNK - 1 + lanes];
+    for (plane, letters) in letters.iter_mut().enumerate() {
+        for (letter, number) in letters[CHUNK - steps..].iter_mut().zip(numbers) {
+            *letter = u64::from(number >> plane & 1).wrapping_neg();
         }
-        if let Some(lane) = (step + 1).checked_sub(columns.len()) {
-            // This lane was at its last column.
-            let [mut rises, mut falls] = [[0; WORDS]; 2];
-            lanes.store_bits(state.rises, &mut rises);
-            lanes.store_bits(state.falls, &mut falls);
-            left[lane] = [rises[lane], falls[lane]];
-        }
-        let Some(column) = step.checked_sub(last_lane) else { continue };
-        border[column] = if is_whole {
-            (lanes.last_lane(state.up) | lanes.last_lane(state.down) << 1) as u8
-        } else {
-            let [mut rises, mut falls] = [[0; WORDS]; 2];
-            lanes.store_bits(rising, &mut rises);
-            lanes.store_bits(falling, &mut falls);
-            let bit = |words: &[u64; WORDS]| (words[last_lane] >> last_row & 1) as u8;
-            bit(&rises) | bit(&falls) << 1
-        };
     }
 }
 
-/// The lanes of a stripe.
-struct State<L: Lanes, const PLANES: usize> {
-    /// The differences down each lane's column.
-    rises: L::B,
-    falls: L::B,
-    /// Whether the lowest row of each lane rises or falls.
-    up: L::B,
-    down: L::B,
-    letters: [L::B; PLANES],
+/// The vectors of a strip.
+struct Vectors<L: Lanes, const PLANES: usize, const COUNT: usize> {
+    planes: [[L::B; PLANES]; COUNT],
+    /// The differences down each word's column.
+    rises: [L::B; COUNT],
+    falls: [L::B; COUNT],
+    /// The rows of each word that rise and fall from one column to the next.
+    up: [L::B; COUNT],
+    down: [L::B; COUNT],
 }
 
-impl<L: Lanes, const PLANES: usize> State<L, PLANES> {
-    /// The next column of each lane; returns the rows that rise and those that fall.
+impl<L: Lanes, const PLANES: usize, const COUNT: usize> Vectors<L, PLANES, COUNT> {
     #[inline(always)]
-    fn step(&mut self, lanes: L, planes: &[L::B; PLANES], number: u8, difference: u8) -> [L::B; 2] {
-        let ones = lanes.all(true);
-        let mut unequal = lanes.all(false);
-        for (bit, (letters, plane)) in self.letters.iter_mut().zip(planes).enumerate() {
-            let spread = u64::from(number >> bit & 1).wrapping_neg();
-            *letters = lanes.next_lane(*letters, spread);
-            unequal = lanes.or(unequal, lanes.xor(*letters, *plane));
+    fn load(lanes: L, texts: &Numbered, first: usize, state: &State, place: usize) -> Self {
+        let none = [lanes.all(false); COUNT];
+        let planes = [[lanes.all(false); PLANES]; COUNT];
+        let mut vectors = Self { planes, rises: none, falls: none, up: none, down: none };
+        for vector in 0..COUNT {
+            let word = vector * L::BIT_WORDS;
+            for plane in 0..PLANES.min(texts.planes) {
+                vectors.planes[vector][plane] = lanes.bits(texts.plane(plane, first + word));
+            }
+            let [rises, falls, up, down] = &state.rows;
+            vectors.rises[vector] = lanes.bits(&rises[place + word..]);
+            vectors.falls[vector] = lanes.bits(&falls[place + word..]);
+            vectors.up[vector] = lanes.bits(&up[place + word..]);
+            vectors.down[vector] = lanes.bits(&down[place + word..]);
         }
-        let (rises, falls) = (self.rises, self.falls);
-        let equal = lanes.and_not(unequal, ones);
-        let up_in = lanes.next_lane(self.up, u64::from(difference & RISES));
-        let down_in = lanes.next_lane(self.down, u64::from(difference / FALLS));
-        let vertical = lanes.or(equal, falls);
-        let equal = lanes.or(equal, down_in);
-        let sum = lanes.add_words(lanes.and(equal, rises), rises);
-        let horizontal = lanes.or(lanes.xor(sum, rises), equal);
-        let rising = lanes.or(falls, lanes.and_not(lanes.or(horizontal, rises), ones));
-        let falling = lanes.and(rises, horizontal);
-        (self.up, self.down) = (lanes.top_bits(rising), lanes.top_bits(falling));
-        let rising_in = lanes.or(lanes.add_words(rising, rising), up_in);
-        let falling_in = lanes.or(lanes.add_words(falling, falling), down_in);
-        self.rises = lanes.or(falling_in, lanes.and_not(lanes.or(vertical, rising_in), ones));
-        self.falls = lanes.and(rising_in, vertical);
-        [rising, falling]
+        vectors
     }
 
-    /// Puts the lanes from this one on, which have no column yet, back to where they begin.
     #[inline(always)]
-    fn hold(&mut self, lanes: L, begin: &[[u64; WORDS]; 2], from: usize) {
-        for (bits, begin) in [&mut self.rises, &mut self.falls].into_iter().zip(begin) {
-            let mut words = [0; WORDS];
-            lanes.store_bits(*bits, &mut words);
-            words[from..].copy_from_slice(&begin[from..]);
-            *bits = lanes.bits(&words);
+    fn store(self, lanes: L, state: &mut State, place: usize) {
+        for vector in 0..COUNT {
+            let word = place + vector * L::BIT_WORDS;
+            let [rises, falls, up, down] = &mut state.rows;
+            lanes.store_bits(self.rises[vector], &mut rises[word..]);
+            lanes.store_bits(self.falls[vector], &mut falls[word..]);
+            lanes.store_bits(self.up[vector], &mut up[word..]);
+            lanes.store_bits(self.down[vector], &mut down[word..]);
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::Levenshtein;
-    use super::*;
-    use crate::chance::Random;
-    use crate::distance::Distance;
-
-    fn check(a: &[char], b: &[char]) {
-        let (pattern, expected) = (Pattern::new(a), Levenshtein.reference(a, b) as usize);
-        for path in CodePath::available() {
-            assert_eq!(distance(path, &pattern, b), Some(expected), "{path}");
-        }
-        assert_eq!(pattern.distance(b), expected);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
-        #[test]
-        fn wavefronts_give_the_distance_of_the_definition(
-            seed in any::<u64>(),
-            rows in 1usize..1400,
-            columns in 1usize..700,
-            letters in 1usize..255,
-        ) {
-            let mut random = Random::new(seed);
-            let alphabet: Vec<char> = ('a'..).take(letters + 1).collect();
-            // The text has a letter that the pattern does not have.
-            let mut text = |count: usize, letters: usize| -> Vec<char> {
-                (0..count).map(|_| alphabet[random.idx(letters)]).collect()
+    /// The next column of each lane.
+    #[inline(always)]
+    fn step(&mut self, lanes: L, letters: &[[u64; SPREAD]; PLANES], letter: usize, difference: u8) {
+        let difference = usize::from(difference) % UP.len();
+        let [first_up, first_down] = [lanes.word(&UP[difference]), lanes.word(&DOWN[difference])];
+        // The lowest vector first: it needs what the one above it has handed down in the step before.
+        for vector in (0..COUNT).rev() {
+            let (above_up, above_down) = match vector {
+                0 => (first_up, first_down),
+                _ => (self.up[vector - 1], self.down[vector - 1]),
             };
-            let (pattern, text) = (text(rows, letters), text(columns, letters + 1));
-            check(&pattern, &text);
-        }
-    }
-
-    /// Cuts a table into parts, and computes each from the borders of its neighbours.
-    fn check_parts(a: &[char], b: &[char], [height, width]: [usize; 2]) {
-        let pattern = Pattern::new(a);
-        let expected = Levenshtein.reference(a, b) as usize;
-        for path in CodePath::available() {
-            let Numbered { rows, columns, planes } = Numbered::new(&pattern, b).expect("few letters");
-            let mut above = vec![RISES; columns.len()];
-            for rows in rows.chunks(height) {
-                let mut left = vec![[u64::MAX, 0]; rows.len().div_ceil(WORD)];
-                for (columns, above) in columns.chunks(width).zip(above.chunks_mut(width)) {
-                    part(path, rows, columns, planes, above, &mut left);
-                }
+            let up_in = lanes.top_bits(lanes.next_lane(self.up[vector], above_up));
+            let down_in = lanes.top_bits(lanes.next_lane(self.down[vector], above_down));
+            let mut unequal = lanes.all(false);
+            for plane in 0..PLANES {
+                let letters = lanes.bits(&letters[plane][letter + vector * L::BIT_WORDS..]);
+                unequal = lanes.or(unequal, lanes.xor(letters, self.planes[vector][plane]));
             }
-            assert_eq!(below(rows.len(), &above), expected, "{path}, parts of {height} x {width}");
+            let ones = lanes.all(true);
+            let (rises, falls) = (self.rises[vector], self.falls[vector]);
+            let equal = lanes.and_not(unequal, ones);
+            let vertical = lanes.or(equal, falls);
+            let equal = lanes.or(equal, down_in);
+            let sum = lanes.add_words(lanes.and(equal, rises), rises);
+            let horizontal = lanes.or(lanes.xor(sum, rises), equal);
+            let rising = lanes.or(falls, lanes.and_not(lanes.or(horizontal, rises), ones));
+            let falling = lanes.and(rises, horizontal);
+            (self.up[vector], self.down[vector]) = (rising, falling);
+            let rising_in = lanes.or(lanes.add_words(rising, rising), up_in);
+            let falling_in = lanes.or(lanes.add_words(falling, falling), down_in);
+            self.rises[vector] = lanes.or(falling_in, lanes.and_not(lanes.or(vertical, rising_in), ones));
+            self.falls[vector] = lanes.and(rising_in, vertical);
         }
-    }
-
-    #[test]
-    fn parts_of_a_table_meet_at_their_borders() {
-        let mut random = Random::new(12);
-        for [height, width] in [[64, 1], [64, 64], [128, 7], [512, 100], [704, 300], [4096, 4096]] {
-            for [rows, columns] in [[1, 1], [64, 9], [513, 200], [1400, 701], [705, 900]] {
-                let mut text =
-                    |count| (0..count).map(|_| ['A', 'C', 'G', 'T'][random.idx(4)]).collect::<Vec<_>>();
-                check_parts(&text(rows), &text(columns), [height, width]);
-            }
-        }
-    }
-
-    #[test]
-    fn stripes_that_end_at_the_edges_of_words() {
-        let mut random = Random::new(8);
-        for rows in [1, 63, 64, 65, 255, 256, 257, 511, 512, 513, 1024, 1025] {
-            for columns in [1, 2, 7, 8, 9, 600] {
-                let mut text =
-                    |count| (0..count).map(|_| ['A', 'C', 'G', 'T'][random.idx(4)]).collect::<Vec<_>>();
-                check(&text(rows), &text(columns));
-            }
-        }
-        let many: Vec<char> = ('\u{4e00}'..).take(700).collect();
-        assert_eq!(distance(CodePath::Portable, &Pattern::new(&many), &many), None);
-        assert_eq!(Pattern::new(&many).distance(&many[1..]), 1);
     }
 }

@@ -61,17 +61,19 @@ impl Bits for Avx2 {
         unsafe { _mm256_srli_epi64::<63>(a) }
     }
     #[inline(always)]
-    fn next_lane(self, a: __m256i, first: u64) -> __m256i {
-        // SAFETY: self proves AVX2.
-        unsafe {
-            let moved = _mm256_permute4x64_epi64::<0b10_01_00_00>(a);
-            _mm256_blend_epi32::<0b11>(moved, _mm256_set1_epi64x(first.cast_signed()))
-        }
+    fn tops(self, a: __m256i) -> u32 {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_movemask_pd(_mm256_castsi256_pd(a)).cast_unsigned() }
     }
     #[inline(always)]
-    fn last_lane(self, a: __m256i) -> u64 {
+    fn next_lane(self, a: __m256i, before: __m256i) -> __m256i {
         // SAFETY: self proves AVX2.
-        unsafe { _mm256_extract_epi64::<3>(a).cast_unsigned() }
+        unsafe { _mm256_alignr_epi8::<8>(a, _mm256_permute2x128_si256::<0x21>(before, a)) }
+    }
+    #[inline(always)]
+    fn word(self, word: &u64) -> __m256i {
+        // SAFETY: self proves AVX.
+        unsafe { _mm256_set1_epi64x(word.cast_signed()) }
     }
     #[inline(always)]
     fn equal(self, bytes: &[u8; 64], code: u8) -> u64 {
@@ -158,14 +160,19 @@ impl Bits for Avx512 {
         unsafe { _mm512_srli_epi64::<63>(a) }
     }
     #[inline(always)]
-    fn next_lane(self, a: __m512i, first: u64) -> __m512i {
-        // SAFETY: self proves AVX-512 F.
-        unsafe { _mm512_alignr_epi64::<7>(a, _mm512_set1_epi64(first.cast_signed())) }
+    fn tops(self, a: __m512i) -> u32 {
+        // SAFETY: self proves AVX-512 DQ.
+        unsafe { u32::from(_mm512_movepi64_mask(a)) }
     }
     #[inline(always)]
-    fn last_lane(self, a: __m512i) -> u64 {
-        // SAFETY: self proves AVX-512 F and AVX2.
-        unsafe { _mm256_extract_epi64::<3>(_mm512_extracti64x4_epi64::<1>(a)).cast_unsigned() }
+    fn next_lane(self, a: __m512i, before: __m512i) -> __m512i {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_alignr_epi64::<7>(a, before) }
+    }
+    #[inline(always)]
+    fn word(self, word: &u64) -> __m512i {
+        // SAFETY: self proves AVX-512 F.
+        unsafe { _mm512_set1_epi64(word.cast_signed()) }
     }
     #[inline(always)]
     fn equal(self, bytes: &[u8; 64], code: u8) -> u64 {

@@ -1,8 +1,7 @@
-//! Long texts: the table of a pair is a graph of tiles, on the slots that are free.
+//! Long texts: the table of a pair, or a band of it, is a graph of tiles, on the slots that are free.
 
 use std::convert::Infallible;
 
-use boxwork_kernels::CodePath;
 use boxwork_kernels::distance::{Long, Tiles};
 use boxwork_runtime::inside::{Inside, TaskGraph};
 use boxwork_runtime::operator::{BoxError, Context};
@@ -12,42 +11,27 @@ use super::search::{Piece, Search};
 /// The tiles of a table; each waits for the one above it and the one to its left.
 struct Graph<'t>(&'t Tiles);
 
-impl Graph<'_> {
-    fn place(&self, task: usize) -> [usize; 2] {
-        let [_, columns] = self.0.size();
-        [task / columns, task % columns]
-    }
-}
-
 impl TaskGraph for Graph<'_> {
     type Error = Infallible;
 
     fn tasks(&self) -> usize {
-        self.0.size().iter().product()
+        self.0.count()
     }
 
     fn predecessors(&self, task: usize) -> u32 {
-        self.place(task).into_iter().map(|place| u32::from(place > 0)).sum()
+        self.0.before(task).map(|_| 1).sum()
     }
 
-    fn successors(&self, task: usize, mut each: impl FnMut(usize)) {
-        let ([row, column], [rows, columns]) = (self.place(task), self.0.size());
-        if column + 1 < columns {
-            each(task + 1);
-        }
-        if row + 1 < rows {
-            each(task + columns);
-        }
+    fn successors(&self, task: usize, each: impl FnMut(usize)) {
+        self.0.after(task).for_each(each);
     }
 
     fn priority(&self, task: usize) -> u32 {
-        // Tiles that are left on a path to the last one.
-        let ([row, column], [rows, columns]) = (self.place(task), self.0.size());
-        (rows - row + columns - column) as u32
+        self.0.left(task) as u32
     }
 
     fn run(&self, task: usize, _: &mut Inside<'_>) -> Result<(), Infallible> {
-        self.0.compute(CodePath::detect(), self.place(task));
+        self.0.compute(task);
         Ok(())
     }
 }
@@ -57,14 +41,16 @@ impl Search<'_> {
     pub(super) fn find_long(&self, cx: &mut Context<'_>, pieces: &mut [Piece]) -> Result<(), BoxError> {
         for piece in pieces {
             for (query, id) in std::mem::take(&mut piece.long) {
-                let distance = match self.asked.prepared.long(query, id)? {
-                    Some(Long::Tiles(tiles)) => {
-                        let found = cx.inside(|inside| inside.graph(&Graph(&tiles)));
-                        found.map_err(|error| BoxError::new(error.to_string()))?;
-                        tiles.distance()
+                let Some(mut long) = self.asked.prepared.long(query, id)? else { continue };
+                let distance = loop {
+                    match long {
+                        Long::Known(distance) => break distance,
+                        Long::Tiles(tiles) => {
+                            let found = cx.inside(|inside| inside.graph(&Graph(&tiles)));
+                            found.map_err(|error| BoxError::new(error.to_string()))?;
+                            long = tiles.end();
+                        }
                     }
-                    Some(Long::Known(distance)) => distance,
-                    None => continue,
                 };
                 self.select(query, id, &[distance as f64], &mut piece.rows);
             }
