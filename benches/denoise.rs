@@ -2,7 +2,8 @@
 //!
 //! Units: megapixels a second by processor time, both phases; PSNR in decibels and SSIM against the clean picture. Both sides
 //! get the same noisy numbers and are clamped to 0..255 before they are compared. Cases: a drawn picture of 256 and of 512
-//! pixels, and each picture of `images` in grey at three deviations and in colour at one.
+//! pixels, and each picture of `images` in grey at three deviations and in colour at one. In grey, the first phase alone is
+//! compared too, which must not be worse than the peer's.
 //!
 //! The peer is a Python with the package `bm3d` (`pip install bm3d`), named by BOXWORK_PYTHON. Its licence allows
 //! noncommercial use only: it is run for comparison, and nothing of it is in our code.
@@ -99,13 +100,14 @@ fn of_peer(peer: &mut Peer, question: &str, folder: &Path, like: &Picture) -> Pi
 
 fn run_case(case: &Case, rounds: usize, folder: &Path, peer: &mut Option<Peer>) {
     let dirty = noisy(case);
-    let parameters = Parameters::of(Profile::Default, case.sigma);
-    let denoised = |path: CodePath| {
+    let both = Parameters::of(Profile::Default, case.sigma);
+    let denoised_by = |parameters: Parameters, path: CodePath| {
         let mut result = dirty.clone();
         let denoiser = Denoiser::new(parameters, case.sigma, path).expect("settings of a profile");
         assert!(denoiser.denoise(&mut result, &mut one_by_one(), &mut |_, _| {}), "never cancelled");
         result
     };
+    let denoised = |path: CodePath| denoised_by(both, path);
     let path = CodePath::detect();
     let own = denoised(path);
     for other in CodePath::available() {
@@ -116,7 +118,10 @@ fn run_case(case: &Case, rounds: usize, folder: &Path, peer: &mut Option<Peer>) 
     let figures = |picture: &Picture| (psnr(&case.clean, picture), ssim(&case.clean, picture));
     let (before, after) = (figures(&dirty), figures(&own));
     println!("quality     noisy {:.2} dB, {:.4}; ours {:.2} dB, {:.4}", before.0, before.1, after.0, after.1);
-    let shape = format!("{} {} {} {}", dirty.height(), dirty.width(), dirty.channels(), case.sigma);
+    let question = |phases: usize| {
+        format!("{} {} {} {} {phases}", dirty.height(), dirty.width(), dirty.channels(), case.sigma)
+    };
+    let shape = question(2);
     let mut sides = vec![Side::on_this_core("ours", pixels, || {
         denoised(path);
     })];
@@ -128,6 +133,12 @@ fn run_case(case: &Case, rounds: usize, folder: &Path, peer: &mut Option<Peer>) 
         println!("            {} {:.2} dB, {:.4}", peer.name, theirs.0, theirs.1);
         verdict("PSNR", after.0, theirs.0 - PSNR_BAR, after.0 >= theirs.0 - PSNR_BAR);
         verdict("SSIM", after.1, theirs.1 - SSIM_BAR, after.1 >= theirs.1 - SSIM_BAR);
+        if dirty.channels() == 1 {
+            let first = psnr(&case.clean, &denoised_by(Parameters { second: None, ..both }, path));
+            let theirs = psnr(&case.clean, &of_peer(peer, &question(1), folder, &dirty));
+            println!("phase 1     ours {first:.2} dB, {} {theirs:.2} dB", peer.name);
+            verdict("PSNR 1", first, theirs, first >= theirs);
+        }
         sides.push(Side::new(peer.name.clone(), || peer.seconds(&shape)));
     }
     run_rounds(rounds, &mut sides);

@@ -1,6 +1,7 @@
 //! Removal of white Gaussian noise from pictures by BM3D: similar patches are stacked, a transform of the stack keeps what
 //! they share, and overlapping estimates are averaged. A first phase shrinks by a threshold, a second one by Wiener's rule
-//! with the first result as the model.
+//! with the first result as the model. Overlapping patches share noise, of which `variance.rs` computes the variance in each
+//! coefficient.
 //!
 //! Source: Dabov, Foi, Katkovnik, Egiazarian, "Image denoising by sparse 3-D transform-domain collaborative filtering",
 //! IEEE Transactions on Image Processing 16 (2007).
@@ -16,6 +17,7 @@ mod sigma;
 mod extents;
 mod aggregation;
 mod matching;
+mod variance;
 mod filter;
 mod strip;
 pub mod device;

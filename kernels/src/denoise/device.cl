@@ -128,7 +128,8 @@ __kernel void to_samples(
 // Constants of a phase: PATCH, STEP, HALF and STACK are its settings, LIMIT is the largest difference of similar patches, and MODEL the
 // name of the planes that are matched. MATCH_ITEMS work items match REFERENCES patches of a row, with a tile of rows of TILE_STRIDE
 // numbers, of which TILE_WIDTH count. FILTER_ITEMS work items filter a stack. IS_WIENER and IS_WALSH choose the rule and the transform
-// along stacks. FORWARD and INVERSE are matrices, and WINDOW is the name of the phase's weights of pixels.
+// along stacks. FORWARD and INVERSE are matrices, CORRELATIONS are those of `variance.rs` by distance, WINDOW is the name of the
+// phase's weights of pixels, and FEW is that of `variance.rs`.
 #define SPAN (2 * HALF + 1)
 #define TILE_ROWS (2 * HALF + PATCH)
 // Bits of a key below the difference.
@@ -136,7 +137,7 @@ __kernel void to_samples(
 // Numbers of a row of a patch in local memory, odd, so that rows begin in different banks; and of a patch.
 #define ROW (PATCH | 1)
 #define PATCH_NUMBERS (PATCH * ROW)
-// Places in whose order gains are summed.
+// Places in whose order the noise that is left is summed.
 #define PARTS 16
 #define HALF_ROOT 0x1.6a09e6p-1f
 
@@ -293,6 +294,7 @@ __kernel __attribute__((reqd_work_group_size(MATCH_ITEMS, 1, 1))) void match_pat
 
 __constant float forward_matrix[PATCH * PATCH] = {FORWARD};
 __constant float inverse_matrix[PATCH * PATCH] = {INVERSE};
+__constant float correlations_of_rows[PATCH * PATCH] = {CORRELATIONS};
 
 // Multiplies each column of patches in local memory by a matrix from the left, then each row by it from the right. The columns come
 // from a plane if one is given. All items must call it.
@@ -389,6 +391,72 @@ INLINE void back(float v[STACK], uint count) {
 #endif
 }
 
+// The sum of the correlations of all pairs of one of `apart` patches from `base` on and one of the next `apart`, for one coefficient.
+INLINE float of_few(
+    uint base, uint apart, __local const float *correlations, __local const int *rows, __local const uint *lefts, uint i, uint j) {
+    float sum = 0.0f;
+    for (uint k = base; k < base + apart; ++k) {
+        for (uint l = base + apart; l < base + 2 * apart; ++l) {
+            const uint down = abs(rows[k] - rows[l]), right = abs((int)lefts[k] - (int)lefts[l]);
+            if (down < PATCH && right < PATCH)
+                sum += product(correlations[down * PATCH + i], correlations[right * PATCH + j]);
+        }
+    }
+    return sum;
+}
+
+// As `of_few`, from the sums of a part for each number of rows away.
+INLINE float of_many(__local const float *sums, __local const float *correlations, uint i, uint j) {
+    float sum = 0.0f;
+    for (uint away = 0; away < PATCH; ++away) sum += product(correlations[away * PATCH + i], sums[away * PATCH + j]);
+    return sum;
+}
+
+// The variances of noise in one coefficient of all patches; those of a patch are FILTER_ITEMS apart. The memory of the stack serves for
+// sums. All items must call it. Loops are not unrolled, as the program would become too large for PoCL.
+INLINE void noise_of_stack(
+    __local float *noise, uint count, __local float *stack, __local const float *correlations, __local const int *rows,
+    __local const uint *lefts, uint i, uint j) {
+    const uint item = get_local_id(0);
+    // Parts of more patches than FEW on a side have a table of counts by distance and one of sums, together less than the stack.
+    __local uint *bins = (__local uint *)stack;
+    __local float *sums = stack + (STACK + 15) / 16 * PATCH * PATCH;
+    for (uint n = 0; n < count; ++n) noise[n * FILTER_ITEMS] = 1.0f;
+    for (uint apart = 1; apart < count; apart *= 2) {
+        const uint parts = apart > FEW ? count / (2 * apart) : 0, cells = parts * PATCH * PATCH;
+        for (uint cell = item; cell < cells; cell += FILTER_ITEMS) bins[cell] = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint pair = item; pair < parts * apart * apart; pair += FILTER_ITEMS) {
+            const uint part = pair / (apart * apart), k = 2 * apart * part + pair / apart % apart;
+            const uint l = 2 * apart * part + apart + pair % apart;
+            const uint down = abs(rows[k] - rows[l]), right = abs((int)lefts[k] - (int)lefts[l]);
+            if (down < PATCH && right < PATCH) atomic_inc(bins + (part * PATCH + down) * PATCH + right);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint cell = item; cell < cells; cell += FILTER_ITEMS) {
+            __local const uint *of_rows = bins + cell / PATCH * PATCH;
+            float sum = 0.0f;
+            for (uint away = 0; away < PATCH; ++away)
+                sum += product((float)of_rows[away], correlations[away * PATCH + cell % PATCH]);
+            sums[cell] = sum;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        // A part of the stack has the variance of its halves and of the pairs between them; it is that of its first patch so far.
+        const float share = 1.0f / (float)apart;
+        for (uint base = 0; base < count; base += 2 * apart) {
+            const float of_pairs = apart > FEW ? of_many(sums + base / (2 * apart) * PATCH * PATCH, correlations, i, j)
+                                               : of_few(base, apart, correlations, rows, lefts, i, j);
+            __local float *low = noise + base * FILTER_ITEMS, *high = low + apart * FILTER_ITEMS;
+            const float shared = product(of_pairs, share), mean = product(*low + *high, 0.5f), details = mean - shared;
+            *low = mean + shared;
+            *high = details > VARIANCE_MIN ? details : VARIANCE_MIN;
+        }
+    }
+    *noise = *noise > VARIANCE_MIN ? *noise : VARIANCE_MIN;
+    // The stack's patches take the place of the sums.
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
 // Filters a stack, which is in local memory, and adds its estimates and their weights to the sums of their pixels. A work item has a
 // coefficient of all patches in registers.
 __kernel __attribute__((reqd_work_group_size(FILTER_ITEMS, 1, 1))) void filter_stacks(
@@ -407,13 +475,15 @@ __kernel __attribute__((reqd_work_group_size(FILTER_ITEMS, 1, 1))) void filter_s
     // By plane: sums of estimates, then of weights, of rows from `sums_top` on.
     volatile __global long *sums, uint sums_top, uint sums_rows) {
     __local float stack[STACK * PATCH_NUMBERS];
+    __local float correlations[PATCH * PATCH];
+#if !IS_WALSH
+    __local float noise[STACK * FILTER_ITEMS];
+#endif
     __local uint places[STACK];
 #if IS_WIENER
     __local uint model_places[STACK];
-    __local float parts[PARTS];
-#else
-    __local uint kept_parts[PARTS];
 #endif
+    __local float parts[PARTS];
     __local int rows[STACK];
     __local uint lefts[STACK];
     const uint item = get_local_id(0), column = get_group_id(0), row = get_group_id(1), plane = get_group_id(2);
@@ -431,15 +501,16 @@ __kernel __attribute__((reqd_work_group_size(FILTER_ITEMS, 1, 1))) void filter_s
         rows[item] = (int)top - (int)sums_top;
         lefts[item] = left;
     }
-#if !IS_WIENER
-    if (item < PARTS) kept_parts[item] = 0;
-#endif
+    const bool is_own = item < PATCH * PATCH;
+    if (is_own) correlations[item] = correlations_of_rows[item];
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    const bool is_own = item < PATCH * PATCH;
     const uint i = is_own ? item / PATCH : 0, j = is_own ? item % PATCH : 0;
     __local float *own = stack + i * ROW + j;
     float v[STACK];
+#if !IS_WALSH
+    noise_of_stack(noise + item, count, stack, correlations, rows, lefts, i, j);
+#endif
 #if IS_WIENER
     float gains[STACK];
     transform(stack, count, forward_matrix, estimates + (size_t)plane * model_rows * width, model_places, width);
@@ -452,13 +523,26 @@ __kernel __attribute__((reqd_work_group_size(FILTER_ITEMS, 1, 1))) void filter_s
 #pragma unroll
     for (int n = 0; n < STACK; ++n) v[n] = n < (int)count ? own[n * PATCH_NUMBERS] : 0.0f;
     there(v, count);
-#if IS_WIENER
+    // The coefficients that are left, and the variance of their noise.
 #pragma unroll
     for (int n = 0; n < STACK; ++n) {
+#if IS_WALSH
+        const float variance = 1.0f;
+#else
+        const float variance = n < (int)count ? noise[n * FILTER_ITEMS + item] : 1.0f;
+#endif
+        const float limit = product(rule, variance);
+#if IS_WIENER
         const float power = product(gains[n], gains[n]);
-        const float gain = quotient(power, power + rule);
+        const float gain = quotient(power, power + limit);
         v[n] = product(v[n], gain);
-        if (is_own && n < (int)count) own[n * PATCH_NUMBERS] = product(gain, gain);
+        const float left = product(product(gain, gain), variance);
+#else
+        const bool is_kept = (n == 0 && item == 0) || product(v[n], v[n]) >= limit;
+        v[n] = is_kept ? v[n] : 0.0f;
+        const float left = is_kept ? variance : 0.0f;
+#endif
+        if (is_own && n < (int)count) own[n * PATCH_NUMBERS] = left;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     // The order of sums is the processor's, which adds every sixteenth number of rows of 8 or 16.
@@ -479,22 +563,6 @@ __kernel __attribute__((reqd_work_group_size(FILTER_ITEMS, 1, 1))) void filter_s
     float sum = 0.0f;
     for (uint part = 0; part < PARTS; ++part) sum += parts[part];
     const float weight = quotient(1.0f, sum > 1.0f ? sum : 1.0f);
-#else
-    uint kept = 0;
-#pragma unroll
-    for (int n = 0; n < STACK; ++n) {
-        const bool is_mean = n == 0 && item == 0;
-        const bool is_kept = is_mean || fabs(v[n]) >= rule;
-        kept += is_own && is_kept && n < (int)count ? 1 : 0;
-        v[n] = is_kept ? v[n] : 0.0f;
-    }
-    // Several counters, of which few work items add to one.
-    atomic_add(&kept_parts[item % PARTS], kept);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    kept = 0;
-    for (uint part = 0; part < PARTS; ++part) kept += kept_parts[part];
-    const float weight = quotient(1.0f, (float)kept);
-#endif
     back(v, count);
 #pragma unroll
     for (int n = 0; n < STACK; ++n) {

@@ -8,6 +8,7 @@ use super::matching::{LEVELS_MAX, difference_max};
 use super::parameters::{Colour, Parameters, Phase, STEPS, StackTransform};
 use super::picture::{Picture, Samples, WORDS_PER_LEVEL};
 use super::transform::{Matrix, forward, inverse, kaiser};
+use super::variance::{FEW_PATCHES, VARIANCE_MIN, correlations};
 use super::{Extents, aggregation};
 
 /// The source of the kernels.
@@ -24,7 +25,7 @@ const MATCH_ITEMS_MAX: usize = 256;
 const WARP: usize = 32;
 /// Reference patches of a group that matches, at most.
 const REFERENCES_MAX: usize = 32;
-/// Partial sums of gains, which are in local memory.
+/// Partial sums of the noise that is left, which are in local memory.
 const PARTS: usize = 16;
 
 /// The limits of a group of work items on a device.
@@ -151,7 +152,8 @@ impl DevicePhase {
         let local_bytes = limits.local_bytes.min(LOCAL_BYTES_MAX);
         let items_max = limits.items_max.min(MATCH_ITEMS_MAX);
         let row = phase.patch | 1;
-        let filter_bytes = 4 * (phase.stack * (phase.patch * row + 4) + PARTS);
+        let numbers = phase.patch * row + filter_items(phase) + 4;
+        let filter_bytes = 4 * (phase.stack * numbers + PARTS + phase.patch * phase.patch);
         if filter_bytes as u64 > local_bytes || filter_items(phase) > items_max {
             return Err(format!("stacks of {} patches do not fit a group", phase.stack));
         }
@@ -192,6 +194,9 @@ impl DevicePhase {
             ("WINDOW", name("window_1", "window_2")),
             ("FORWARD", listed(&there)),
             ("INVERSE", listed(&inverse(&there))),
+            ("CORRELATIONS", listed(&correlations(&there))),
+            exact("VARIANCE_MIN", f64::from(VARIANCE_MIN)),
+            number("FEW", FEW_PATCHES),
         ];
         let window = window.into_iter().flatten().map(|weight| weight as f32).collect();
         Ok(Self { phase: *phase, is_second, references, constants, window })

@@ -8,7 +8,8 @@ use crate::lanes::{self, Lanes, Work};
 use super::aggregation::{ESTIMATE_UNITS, Sums, WEIGHT_UNITS};
 use super::matching::Matches;
 use super::parameters::{Phase, STACK_MAX, StackTransform, Transform};
-use super::transform::{Matrix, forward, inverse, kaiser};
+use super::transform::{Matrix, Patch, forward, inverse, kaiser};
+use super::variance::{Correlations, variances};
 
 /// The tables of a phase in f32, for patches in rows of `R` numbers.
 struct Tables<const P: usize, const R: usize> {
@@ -18,6 +19,7 @@ struct Tables<const P: usize, const R: usize> {
     inverse: [[f32; P]; P],
     inverse_columns: [[f32; R]; P],
     window: [[f32; R]; P],
+    correlations: Correlations,
 }
 
 impl<const P: usize, const R: usize> Tables<P, R> {
@@ -37,19 +39,17 @@ impl<const P: usize, const R: usize> Tables<P, R> {
             window: std::array::from_fn(|i| {
                 std::array::from_fn(|j| if j < P { weights[i][j] as f32 } else { 0.0 })
             }),
+            correlations: Correlations::new(&there, R),
         }
     }
 }
 
-/// A patch, or its coefficients, in rows of `R` numbers of which the first `P` count.
-type Patch<const P: usize, const R: usize> = [[f32; R]; P];
-
 /// A rule by which coefficients shrink.
 #[derive(Clone, Copy)]
 pub(crate) enum Rule {
-    /// Coefficients below this magnitude are zeroed.
+    /// Coefficients whose square is below this many variances of their noise are zeroed.
     Threshold(f32),
-    /// Coefficients shrink by Wiener's rule with this variance of the noise; the model is the second plane.
+    /// Coefficients shrink by Wiener's rule with this many variances of their noise; the model is the second plane.
     Wiener(f32),
 }
 
@@ -85,102 +85,118 @@ impl Filter {
         Self { tables, along: Along { kind: along, cosines: sizes.map(flat).collect() } }
     }
 
-    /// Filters the stacks of a plane, whose first row is `top`, and adds the estimates. `model` is the basic estimate for
-    /// Wiener's rule; its rows are those of the plane.
-    pub fn add(
-        &self,
-        path: CodePath,
-        rule: Rule,
-        planes: &PlanePair<'_>,
-        stacks: &[Matches],
-        sums: &mut Sums,
-    ) {
+    /// Filters stacks of each plane, and adds the estimates.
+    pub fn add(&self, path: CodePath, rows: Rows, planes: &mut [Plane<'_>], stacks: &[Matches]) {
+        let along = &self.along;
         match &self.tables {
             Sized::Eight(tables) => {
-                lanes::run(
-                    path,
-                    Stacks { tables: &**tables, along: &self.along, rule, planes, stacks, sums },
-                );
+                lanes::run(path, Stacks { tables: &**tables, along, rows, planes, stacks });
             }
             Sized::Eleven(tables) => {
-                lanes::run(
-                    path,
-                    Stacks { tables: &**tables, along: &self.along, rule, planes, stacks, sums },
-                );
+                lanes::run(path, Stacks { tables: &**tables, along, rows, planes, stacks });
             }
         }
     }
 }
 
-/// The noisy plane and the basic estimate of the same rows; both are the noisy plane in the first phase.
-pub(crate) struct PlanePair<'a> {
-    pub noisy: &'a [f32],
-    pub model: &'a [f32],
-    pub width: usize,
-    /// The row of the picture that the planes begin with.
+/// The rows of planes.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    /// The row of the picture that they begin with.
     pub top: usize,
+    pub width: usize,
+}
+
+/// A plane whose stacks are filtered.
+pub(crate) struct Plane<'a> {
+    pub rule: Rule,
+    pub noisy: &'a [f32],
+    /// The basic estimate of the same rows for Wiener's rule; the noisy plane in the first phase.
+    pub model: &'a [f32],
+    pub sums: &'a mut Sums,
 }
 
 /// Stacks to filter.
-struct Stacks<'a, const P: usize, const R: usize> {
+struct Stacks<'a, 'p, const P: usize, const R: usize> {
     tables: &'a Tables<P, R>,
     along: &'a Along,
-    rule: Rule,
-    planes: &'a PlanePair<'a>,
+    rows: Rows,
+    planes: &'a mut [Plane<'p>],
     stacks: &'a [Matches],
-    sums: &'a mut Sums,
 }
 
-impl<const P: usize, const R: usize> Work for Stacks<'_, P, R> {
+impl<const P: usize, const R: usize> Work for Stacks<'_, '_, P, R> {
     type Done = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { tables, along, rule, planes, stacks, sums } = self;
+        let Self { tables, along, rows, planes, stacks } = self;
         let mut stack = [[[0f32; R]; P]; STACK_MAX];
         let mut model = [[[0f32; R]; P]; STACK_MAX];
+        // Other transforms along stacks are treated as if patches did not overlap.
+        let mut noise = [[[1f32; R]; P]; STACK_MAX];
         for matches in stacks {
             let count = matches.places.len();
-            let stack = &mut stack[..count];
-            load(lanes, planes.noisy, planes, matches, tables, stack);
-            along.forward(lanes, stack);
-            let weight = match rule {
-                Rule::Threshold(limit) => threshold(stack, limit),
-                Rule::Wiener(variance) => {
-                    let model = &mut model[..count];
-                    load(lanes, planes.model, planes, matches, tables, model);
-                    along.forward(lanes, model);
-                    wiener(lanes, stack, model, variance)
-                }
-            };
-            along.inverse(lanes, stack);
-            let mut scales = [[0f32; R]; P];
-            let mut weights = [[0i64; R]; P];
-            for i in 0..P {
-                for j in 0..R {
-                    let part = weight * tables.window[i][j];
-                    scales[i][j] = part * ESTIMATE_UNITS as f32;
-                    weights[i][j] = rounded(part * WEIGHT_UNITS as f32);
-                }
+            let (stack, noise) = (&mut stack[..count], &mut noise[..count]);
+            if along.kind == StackTransform::Haar {
+                variances(lanes, &tables.correlations, &matches.places, noise);
             }
-            for (patch, (y, x)) in stack.iter().zip(&matches.places) {
-                let estimate = two_dimensional(lanes, &tables.inverse, &tables.inverse_columns, patch);
-                let from = (*y as usize - sums.top) * sums.width + *x as usize;
-                for i in 0..P {
-                    let at = from + i * sums.width;
-                    let row: &mut [i64; P] =
-                        sums.estimates[at..].first_chunk_mut().expect("the patch lies inside");
-                    // Sums stay far below 2^63; a check for overflow would keep the loop from being vectorised.
-                    for j in 0..P {
-                        row[j] = row[j].wrapping_add(rounded(estimate[i][j] * scales[i][j]));
+            for plane in &mut *planes {
+                load(lanes, plane.noisy, rows, matches, tables, stack);
+                along.forward(lanes, stack);
+                let weight = match plane.rule {
+                    Rule::Threshold(limit) => threshold(stack, noise, limit),
+                    Rule::Wiener(variance) => {
+                        let model = &mut model[..count];
+                        load(lanes, plane.model, rows, matches, tables, model);
+                        along.forward(lanes, model);
+                        wiener(lanes, stack, model, noise, variance)
                     }
-                    let row: &mut [i64; P] =
-                        sums.weights[at..].first_chunk_mut().expect("the patch lies inside");
-                    for j in 0..P {
-                        row[j] = row[j].wrapping_add(weights[i][j]);
-                    }
-                }
+                };
+                along.inverse(lanes, stack);
+                add_estimates(lanes, tables, stack, matches, weight, plane.sums);
             }
+        }
+    }
+}
+
+/// Adds the estimates of a stack and their weights to the sums of their pixels.
+#[inline(always)]
+fn add_estimates<L: Lanes, const P: usize, const R: usize>(
+    lanes: L,
+    tables: &Tables<P, R>,
+    stack: &[Patch<P, R>],
+    matches: &Matches,
+    weight: f32,
+    sums: &mut Sums,
+) {
+    let mut scales = [[0f32; R]; P];
+    let mut weights = [[0i64; R]; P];
+    for i in 0..P {
+        for j in 0..R {
+            let part = weight * tables.window[i][j];
+            scales[i][j] = part * ESTIMATE_UNITS as f32;
+            weights[i][j] = rounded(part * WEIGHT_UNITS as f32);
+        }
+    }
+    for (patch, (y, x)) in stack.iter().zip(&matches.places) {
+        let estimate = two_dimensional(lanes, &tables.inverse, &tables.inverse_columns, patch);
+        let from = (*y as usize - sums.top) * sums.width + *x as usize;
+        for i in 0..P {
+            let at = from + i * sums.width;
+            let row: &mut [i64; P] = sums.estimates[at..].first_chunk_mut().expect("the patch lies inside");
+            // Sums stay far below 2^63; a check for overflow would keep the loop from being vectorised.
+            let mut new = *row;
+            for j in 0..P {
+                new[j] = new[j].wrapping_add(rounded(estimate[i][j] * scales[i][j]));
+            }
+            *row = new;
+            let row: &mut [i64; P] = sums.weights[at..].first_chunk_mut().expect("the patch lies inside");
+            let mut new = *row;
+            for j in 0..P {
+                new[j] = new[j].wrapping_add(weights[i][j]);
+            }
+            *row = new;
         }
     }
 }
@@ -197,17 +213,17 @@ fn rounded(x: f32) -> i64 {
 fn load<L: Lanes, const P: usize, const R: usize>(
     lanes: L,
     plane: &[f32],
-    planes: &PlanePair<'_>,
+    rows: Rows,
     matches: &Matches,
     tables: &Tables<P, R>,
     stack: &mut [Patch<P, R>],
 ) {
     for ((y, x), into) in matches.places.iter().zip(stack) {
         let mut patch = [[0f32; R]; P];
-        let from = (*y as usize - planes.top) * planes.width + *x as usize;
+        let from = (*y as usize - rows.top) * rows.width + *x as usize;
         for (i, row) in patch.iter_mut().enumerate() {
             let pixels: &[f32; P] =
-                plane[from + i * planes.width..].first_chunk().expect("the patch lies inside");
+                plane[from + i * rows.width..].first_chunk().expect("the patch lies inside");
             row[..P].copy_from_slice(pixels);
         }
         *into = two_dimensional(lanes, &tables.forward, &tables.forward_columns, &patch);
@@ -247,56 +263,79 @@ fn two_dimensional<L: Lanes, const P: usize, const R: usize>(
     out
 }
 
-/// Zeroes small coefficients except the mean; returns the weight of the estimate.
-#[inline(always)]
-fn threshold<const P: usize, const R: usize>(stack: &mut [Patch<P, R>], limit: f32) -> f32 {
-    let mean = stack[0][0][0];
-    let mut kept = 0i32;
-    for coefficient in stack.as_flattened_mut().as_flattened_mut() {
-        let keep = coefficient.abs() >= limit;
-        kept = kept.wrapping_add(i32::from(keep));
-        *coefficient = if keep { *coefficient } else { 0.0 };
-    }
-    // The mean counts, whatever it is.
-    kept += i32::from(mean.abs() < limit);
-    stack[0][0][0] = mean;
-    1.0 / kept as f32
-}
-
-/// Partial sums of squares, so that a sum has one order on every path.
+/// Partial sums of the noise that is left, so that a sum has one order on every path.
 const PARTS: usize = 16;
 
-/// Shrinks coefficients by Wiener's rule; returns the weight of the estimate, at most 1.
+/// The weight of an estimate: the inverse of the noise's variance that is left in it, at most 1.
 #[inline(always)]
-fn wiener<L: Lanes, const P: usize, const R: usize>(
-    lanes: L,
-    stack: &mut [Patch<P, R>],
-    model: &[Patch<P, R>],
-    variance: f32,
-) -> f32 {
-    let noise = lanes.splat(variance);
-    let mut squares = [lanes.splat(0.0); PARTS / 4];
-    let (stack, model) = (stack.as_flattened_mut().as_flattened_mut(), model.as_flattened().as_flattened());
-    for (some, model) in stack.chunks_exact_mut(PARTS).zip(model.chunks_exact(PARTS)) {
-        let vectors = some.chunks_exact_mut(L::COUNT).zip(model.chunks_exact(L::COUNT));
-        for ((coefficients, model), squares) in vectors.zip(&mut squares) {
-            let model = lanes.load(model);
-            let power = lanes.mul(model, model);
-            let gain = lanes.div(power, lanes.add(power, noise));
-            lanes.store(lanes.mul(lanes.load(coefficients), gain), coefficients);
-            *squares = lanes.add(*squares, lanes.mul(gain, gain));
-        }
-    }
-    let mut parts = [0f32; PARTS];
-    for (parts, squares) in parts.chunks_exact_mut(L::COUNT).zip(squares) {
-        lanes.store(squares, parts);
-    }
+fn weight(parts: [f32; PARTS]) -> f32 {
     let mut sum = 0.0;
     for part in parts {
         sum += part;
     }
     // A black stack has no gain at all.
     1.0 / if sum > 1.0 { sum } else { 1.0 }
+}
+
+/// Zeroes small coefficients except the mean; returns the weight of the estimate.
+#[inline(always)]
+fn threshold<const P: usize, const R: usize>(
+    stack: &mut [Patch<P, R>],
+    noise: &[Patch<P, R>],
+    limit: f32,
+) -> f32 {
+    // The mean is kept, whatever it is.
+    let mean = std::mem::replace(&mut stack[0][0][0], f32::INFINITY);
+    let mut parts = [0f32; PARTS];
+    let (coefficients, noise) = (stack.as_flattened_mut().as_flattened_mut(), noise.as_flattened());
+    let noise = noise.as_flattened().as_chunks::<PARTS>().0;
+    for (some, noise) in coefficients.as_chunks_mut::<PARTS>().0.iter_mut().zip(noise) {
+        // Masks in place of branches, which the compiler would not vectorise.
+        let (mut kept, mut left) = ([0f32; PARTS], [0f32; PARTS]);
+        for j in 0..PARTS {
+            let mask = u32::from(some[j] * some[j] >= limit * noise[j]).wrapping_neg();
+            kept[j] = f32::from_bits(some[j].to_bits() & mask);
+            left[j] = f32::from_bits(noise[j].to_bits() & mask);
+        }
+        *some = kept;
+        for j in 0..PARTS {
+            parts[j] += left[j];
+        }
+    }
+    stack[0][0][0] = mean;
+    weight(parts)
+}
+
+/// Shrinks coefficients by Wiener's rule; returns the weight of the estimate.
+#[inline(always)]
+fn wiener<L: Lanes, const P: usize, const R: usize>(
+    lanes: L,
+    stack: &mut [Patch<P, R>],
+    model: &[Patch<P, R>],
+    noise: &[Patch<P, R>],
+    variance: f32,
+) -> f32 {
+    let unit = lanes.splat(variance);
+    let mut left = [lanes.splat(0.0); PARTS / 4];
+    let stack = stack.as_flattened_mut().as_flattened_mut().chunks_exact_mut(PARTS);
+    let models = model.as_flattened().as_flattened().chunks_exact(PARTS);
+    let noises = noise.as_flattened().as_flattened().chunks_exact(PARTS);
+    for ((some, model), noise) in stack.zip(models).zip(noises) {
+        let coefficients = some.chunks_exact_mut(L::COUNT).zip(&mut left);
+        let vectors = model.chunks_exact(L::COUNT).zip(noise.chunks_exact(L::COUNT));
+        for ((coefficients, left), (model, noise)) in coefficients.zip(vectors) {
+            let (model, noise) = (lanes.load(model), lanes.load(noise));
+            let power = lanes.mul(model, model);
+            let gain = lanes.div(power, lanes.add(power, lanes.mul(unit, noise)));
+            lanes.store(lanes.mul(lanes.load(coefficients), gain), coefficients);
+            *left = lanes.add(*left, lanes.mul(lanes.mul(gain, gain), noise));
+        }
+    }
+    let mut parts = [0f32; PARTS];
+    for (parts, left) in parts.chunks_exact_mut(L::COUNT).zip(left) {
+        lanes.store(left, parts);
+    }
+    weight(parts)
 }
 
 impl Along {

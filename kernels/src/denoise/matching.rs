@@ -149,7 +149,8 @@ struct Best {
 }
 
 impl Best {
-    /// Inserts a difference; returns the one above which nothing is kept from now on.
+    /// Inserts a difference; returns the one above which nothing is kept from now on. Ranks grow from call to call, so an equal
+    /// difference is not kept later: in flat parts of a picture most are equal.
     #[inline(always)]
     fn insert(&mut self, difference: f32, rank: usize, limit: f32) -> f32 {
         let (last, key) = (self.stack - 1, (difference as u64) << RANK_BITS | rank as u64);
@@ -163,7 +164,7 @@ impl Best {
         }
         self.keys[place] = key;
         let worst = self.keys[last];
-        if worst == u64::MAX { limit } else { (worst >> RANK_BITS) as f32 }
+        if worst == u64::MAX { limit } else { (worst >> RANK_BITS) as f32 - 1.0 }
     }
 
     fn matches(&self, y: usize, x: usize, displacements: &[(i32, i32)]) -> Matches {

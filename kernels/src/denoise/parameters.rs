@@ -18,7 +18,7 @@ const HALF_WINDOW_MAX: usize = 64;
 /// A named choice of all settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Steps 3, windows of 39; for deviations above 40 larger stacks and patches.
+    /// Steps 3, windows of 39; for deviations above 40 looser stacks and larger patches.
     Default,
     /// Steps 6 and 5, windows of 25.
     Fast,
@@ -122,7 +122,7 @@ pub struct Parameters {
     pub first: Phase,
     /// The phase of Wiener's rule; none returns the first result.
     pub second: Option<Phase>,
-    /// Coefficients below this many deviations are noise.
+    /// Coefficients below this many deviations of their noise are noise.
     pub lambda: f64,
     /// The weight of the noise in Wiener's rule.
     pub mu: f64,
@@ -151,14 +151,14 @@ impl Parameters {
         };
         let second = Phase { stack: 32, tau: 400.0, transform: Transform::Dct, ..first };
         let (along, colour) = (StackTransform::Haar, Colour::Together);
-        let default = Self { first, second: Some(second), lambda: 2.7, mu: 0.8, along, colour };
+        let default = Self { first, second: Some(second), lambda: 2.9, mu: 0.5, along, colour };
         match profile {
             Profile::Default if sigma <= STRONG_ABOVE => default,
             Profile::Default | Profile::Strong => Self {
                 // Equal patches differ by twice the noise's variance, 5,000 at a deviation of 50.
-                first: Phase { stack: 32, step: 4, tau: 10_000.0, ..first },
+                first: Phase { tau: 10_000.0, ..first },
                 second: Some(Phase { patch: 11, step: 6, tau: 3500.0, ..second }),
-                lambda: 2.8,
+                lambda: 2.85,
                 ..default
             },
             Profile::Fast => Self {
@@ -169,20 +169,20 @@ impl Parameters {
             Profile::High => Self {
                 first: Phase { step: 2, beta: 2.5, ..first },
                 second: Some(Phase { step: 2, beta: 1.5, ..second }),
-                lambda: 2.5,
                 ..default
             },
             Profile::Seed => Self {
                 first: Phase { half_window: 32, stack: 8, tau: 2500.0, ..first },
                 second: Some(Phase { half_window: 32, stack: 8, ..second }),
+                lambda: 2.7,
                 ..default
             },
         }
     }
 
-    /// The magnitude below which coefficients are zeroed, for noise of a deviation.
+    /// The square below which coefficients are zeroed, for noise of a deviation.
     pub(crate) fn limit(&self, deviation: f64) -> f32 {
-        (self.lambda * deviation) as f32
+        (self.lambda * self.lambda * deviation * deviation) as f32
     }
 
     /// The variance of Wiener's rule, for noise of a deviation.

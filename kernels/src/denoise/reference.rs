@@ -5,6 +5,7 @@ use super::matching::{difference_max, displacements, pixel};
 use super::parameters::{Colour, Parameters, Phase, StackTransform, Transform};
 use super::picture::Picture;
 use super::transform::{Matrix, forward, inverse, kaiser};
+use super::variance::VARIANCE_MIN;
 
 /// A plane in f64, row by row.
 struct Plane {
@@ -66,12 +67,16 @@ fn phase(
                         places.iter().map(|place| sandwich(&there, &plane.patch(*place, phase.patch)));
                     along(parameters.along, patches.collect(), false)
                 };
+                let noise = match parameters.along {
+                    StackTransform::Haar => stack_variances(&there, &places),
+                    _ => vec![vec![vec![1.0; phase.patch]; phase.patch]; places.len()],
+                };
                 let mut stack = spectrum(&noisy[plane]);
                 let weight = match model {
-                    None => threshold(&mut stack, parameters.lambda * deviations[plane]),
+                    None => threshold(&mut stack, &noise, parameters.lambda * deviations[plane]),
                     Some(model) => {
                         let variance = parameters.mu * deviations[plane] * deviations[plane];
-                        wiener(&mut stack, &spectrum(&model[plane]), variance)
+                        wiener(&mut stack, &spectrum(&model[plane]), &noise, variance)
                     }
                 };
                 for ((top, left), patch) in places.iter().zip(along(parameters.along, stack, true)) {
@@ -152,27 +157,56 @@ fn along(kind: StackTransform, stack: Vec<Matrix>, inverted: bool) -> Vec<Matrix
     (0..count).map(|k| (0..size).map(|i| (0..size).map(|j| cell(k, i, j)).collect()).collect()).collect()
 }
 
-fn threshold(stack: &mut [Matrix], limit: f64) -> f64 {
-    let mean = stack[0][0][0];
-    stack[0][0][0] = f64::INFINITY;
-    let mut kept = 0;
-    for value in stack.iter_mut().flatten().flatten() {
-        if value.abs() < limit {
+/// The variances of noise in the coefficients of a stack after Haar's transform along it: for each pair of its patches the
+/// product of both factors, and of the noise that they share.
+pub(crate) fn stack_variances(matrix: &Matrix, places: &[(usize, usize)]) -> Vec<Matrix> {
+    let (count, size) = (places.len(), matrix.len());
+    let factors = stack_matrix(StackTransform::Haar, count);
+    // A pixel of both patches has a weight in each.
+    let shared = |row: &[f64], away: usize| -> f64 { row.iter().zip(&row[away..]).map(|(a, b)| a * b).sum() };
+    let mut sums = vec![vec![vec![0.0; size]; size]; count];
+    for (k, a) in places.iter().enumerate() {
+        for (l, b) in places.iter().enumerate() {
+            let (rows, columns) = (a.0.abs_diff(b.0), a.1.abs_diff(b.1));
+            if rows >= size || columns >= size {
+                continue;
+            }
+            let of_rows: Vec<f64> = matrix.iter().map(|row| shared(row, rows)).collect();
+            let of_columns: Vec<f64> = matrix.iter().map(|row| shared(row, columns)).collect();
+            for (sums, factors) in sums.iter_mut().zip(&factors).filter(|(_, f)| f[k] * f[l] != 0.0) {
+                for (sums, of_rows) in sums.iter_mut().zip(&of_rows) {
+                    let terms =
+                        of_columns.iter().map(|of_columns| factors[k] * factors[l] * of_rows * of_columns);
+                    sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+                }
+            }
+        }
+    }
+    sums.iter_mut().flatten().flatten().for_each(|sum| *sum = sum.max(f64::from(VARIANCE_MIN)));
+    sums
+}
+
+fn threshold(stack: &mut [Matrix], noise: &[Matrix], deviations: f64) -> f64 {
+    let mean = std::mem::replace(&mut stack[0][0][0], f64::INFINITY);
+    let mut left = 0.0;
+    for (value, noise) in stack.iter_mut().flatten().flatten().zip(noise.iter().flatten().flatten()) {
+        if *value * *value < deviations * deviations * noise {
             *value = 0.0;
         } else {
-            kept += 1;
+            left += noise;
         }
     }
     stack[0][0][0] = mean;
-    1.0 / f64::from(kept.max(1))
+    1.0 / f64::max(left, 1.0)
 }
 
-fn wiener(stack: &mut [Matrix], model: &[Matrix], variance: f64) -> f64 {
-    let mut squares = 0.0;
-    for (value, model) in stack.iter_mut().flatten().flatten().zip(model.iter().flatten().flatten()) {
-        let gain = model * model / (model * model + variance);
+fn wiener(stack: &mut [Matrix], model: &[Matrix], noise: &[Matrix], variance: f64) -> f64 {
+    let mut left = 0.0;
+    let others = model.iter().flatten().flatten().zip(noise.iter().flatten().flatten());
+    for (value, (model, noise)) in stack.iter_mut().flatten().flatten().zip(others) {
+        let gain = model * model / (model * model + variance * noise);
         *value *= gain;
-        squares += gain * gain;
+        left += gain * gain * noise;
     }
-    1.0 / f64::max(squares, 1.0)
+    1.0 / f64::max(left, 1.0)
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::aggregation::Sums;
 use super::extents::{Extents, grid, reach, references};
-use super::filter::{Filter, PlanePair, Rule};
+use super::filter::{self, Filter, Plane, Rule};
 use super::matching::{Pixels, ROWS, displacements, matches};
 use super::parameters::{Colour, Parameters, ParametersError, Phase};
 use super::picture::Picture;
@@ -153,21 +153,24 @@ impl Denoiser {
                 let bottom = height.min(band[band.len() - 1] + reach(&stage.phase));
                 let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(top, bottom - top, width)).collect();
                 let rows: Vec<usize> = band.iter().map(|y| y - model.top).collect();
-                let mut stacks = Vec::new();
-                for (plane, sums) in sums.iter_mut().enumerate() {
-                    if let Some(pixels) = pixels.get(plane) {
-                        let (phase, displacements) = (&stage.phase, &stage.displacements);
-                        stacks = matches(self.path, pixels, &rows, &columns, phase, displacements).concat();
-                        let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
-                        places.for_each(|place| place.0 += model.top as u32);
-                    }
-                    let planes = PlanePair {
-                        noisy: &noisy.planes[plane][skipped..],
-                        model: &model.planes[plane],
-                        width,
-                        top: model.top,
-                    };
-                    stage.filter.add(self.path, rules[plane], &planes, &stacks, sums);
+                let each = sums.iter_mut().zip(rules).zip(noisy.planes.iter().zip(&model.planes));
+                let mut planes: Vec<Plane<'_>> = each
+                    .map(|((sums, rule), (noisy, model))| Plane {
+                        rule: *rule,
+                        noisy: &noisy[skipped..],
+                        model,
+                        sums,
+                    })
+                    .collect();
+                // Stacks of one plane, or those that all planes share.
+                let sharing = planes.len() / pixels.len();
+                for (pixels, planes) in pixels.iter().zip(planes.chunks_mut(sharing)) {
+                    let (phase, displacements) = (&stage.phase, &stage.displacements);
+                    let mut stacks =
+                        matches(self.path, pixels, &rows, &columns, phase, displacements).concat();
+                    let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
+                    places.for_each(|place| place.0 += model.top as u32);
+                    stage.filter.add(self.path, filter::Rows { top: model.top, width }, planes, &stacks);
                 }
                 sums
             })?;

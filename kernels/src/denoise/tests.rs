@@ -4,10 +4,13 @@ use proptest::prelude::*;
 
 use super::extents::grid;
 use super::matching::{Pixels, displacements, matches, pixel};
-use super::reference::similar;
+use super::reference::{similar, stack_variances};
+use super::transform::{Patch, forward};
+use super::variance::{Correlations, VARIANCE_MIN, variances};
 use super::*;
 use crate::CodePath;
 use crate::chance::Random;
+use crate::lanes::{self, Lanes, Work};
 use crate::pieces::one_by_one;
 
 /// A picture of edges and a slope with noise of a deviation.
@@ -187,4 +190,65 @@ fn bad_pictures_and_settings_are_refused_with_their_place() {
             Parameters::of(Profile::named(name).unwrap(), sigma).check().unwrap();
         }
     }
+}
+
+struct Variances<'a> {
+    correlations: &'a Correlations,
+    places: &'a [(u32, u32)],
+}
+
+impl Work for Variances<'_> {
+    type Done = Vec<Patch<8, 8>>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Self::Done {
+        let mut into = vec![[[0.0; 8]; 8]; self.places.len()];
+        variances(lanes, self.correlations, self.places, &mut into);
+        into
+    }
+}
+
+#[test]
+fn variances_are_those_of_the_definition_with_the_same_bits_on_every_path() {
+    let mut random = Random::mixed(5);
+    let matrix = forward(Transform::Bior15, 8);
+    let table = Correlations::new(&matrix, 8);
+    for count in [1, 2, 8, 32] {
+        for spread in [2, 9, 40] {
+            let place = |_| (random.below(spread) as u32, random.below(spread) as u32);
+            let places: Vec<(u32, u32)> = (0..count).map(place).collect();
+            let on = |path| lanes::run(path, Variances { correlations: &table, places: &places });
+            // The definition has the mean first, then details from coarse to fine.
+            let row = |k: usize| {
+                let of_details = 1usize << k.trailing_zeros().min(31);
+                if k == 0 { 0 } else { count as usize / (2 * of_details) + k / (2 * of_details) }
+            };
+            let found = on(CodePath::Portable);
+            let wide: Vec<_> = places.iter().map(|(y, x)| (*y as usize, *x as usize)).collect();
+            let expected = stack_variances(&matrix, &wide);
+            for (k, found) in found.iter().enumerate() {
+                let expected = &expected[row(k)];
+                for (i, row) in expected.iter().enumerate() {
+                    for (j, expected) in row.iter().enumerate() {
+                        let away = (f64::from(found[i][j]) - expected).abs();
+                        assert!(away < 1e-5 * (1.0 + expected), "{count} {spread}: {i} {j} by {away}");
+                    }
+                }
+            }
+            for path in CodePath::available() {
+                assert!(on(path) == found, "{path} has other bits");
+            }
+        }
+    }
+}
+
+#[test]
+fn noise_of_patches_apart_keeps_its_variance_and_shared_noise_has_no_details() {
+    let matrix = forward(Transform::Dct, 8);
+    assert!(
+        stack_variances(&matrix, &[(0, 0), (8, 0)]).concat().concat().iter().all(|v| (v - 1.0).abs() < 1e-12)
+    );
+    // The same patch twice: all of the noise is in the mean.
+    let twice = stack_variances(&matrix, &[(3, 4), (3, 4)]);
+    assert!((twice[0][2][5] - 2.0).abs() < 1e-12 && (twice[1][2][5] - f64::from(VARIANCE_MIN)).abs() < 1e-12);
 }

@@ -7,6 +7,9 @@ use super::parameters::Transform;
 /// A square matrix by rows.
 pub(crate) type Matrix = Vec<Vec<f64>>;
 
+/// A patch, or its coefficients, in rows of `R` numbers of which the first `P` count.
+pub(crate) type Patch<const P: usize, const R: usize> = [[f32; R]; P];
+
 /// The low-pass taps of the biorthogonal wavelet 1.5 over the root of two (Cohen, Daubechies, Feauveau 1992); its high-pass
 /// taps are Haar's.
 const BIOR15: [f64; 10] = [

@@ -30,6 +30,9 @@ const PICTURES: Out =
 /// Similar patches of a picture are stacked and transformed together; small coefficients are noise. A first phase zeroes them,
 /// a second one shrinks them by Wiener's rule with the first result as the model (BM3D; Dabov and others, 2007).
 ///
+/// Patches that overlap share noise, so each coefficient has a variance of its own (Mäkinen, Azzari and Foi, 2020); with other transforms
+/// along stacks than Haar's, all have the same.
+///
 /// The deviation of the noise is `sigma`, or what the picture's row says, or is estimated from the picture. A picture in which
 /// no noise is found passes unchanged, with a note. Depth and alpha stay.
 ///
