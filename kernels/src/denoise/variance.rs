@@ -116,6 +116,7 @@ pub(crate) fn variances<L: Lanes, const P: usize, const R: usize>(
 }
 
 /// The sum of the correlations of all pairs of one of `step` patches from `base` on and one of the next `step`, by coefficient.
+#[expect(clippy::needless_range_loop, reason = "a number of vectors that each path knows")]
 #[inline(always)]
 fn of_few<L: Lanes, const P: usize, const R: usize>(
     lanes: L,
@@ -155,6 +156,7 @@ fn of_few<L: Lanes, const P: usize, const R: usize>(
 }
 
 /// As [`of_few`], for a multiple of [`WIDTH`] patches: counts their pairs by distance before correlations are added.
+#[expect(clippy::needless_range_loop, reason = "a number of vectors that each path knows")]
 #[inline(always)]
 fn of_many<L: Lanes, const P: usize, const R: usize>(
     lanes: L,
@@ -218,6 +220,7 @@ fn count<const P: usize>(corners: &Corners, base: usize, step: usize) -> [u16; D
     counts
 }
 
-const _: () = assert!(2 * FEW_PATCHES % WIDTH == 0, "more than a few patches are a multiple of the width");
+const _: () =
+    assert!((2 * FEW_PATCHES).is_multiple_of(WIDTH), "more than a few patches are a multiple of the width");
 const _: () = assert!(DISTANCES + 3 <= COUNTS, "cells of pairs far apart are within a row");
 const _: () = assert!(COEFFICIENTS >= 11 * 16, "the largest patch");
