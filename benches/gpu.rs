@@ -70,8 +70,10 @@
 //!
 //! `what=dense`, `what=cholesky` and `what=gp`: products of matrices in f64 and f32, Cholesky factors, and fits of a Gaussian process from
 //! points on the host, beside PyTorch (cuBLAS, cuSOLVER) where it finds a GPU. Arguments: `n=8192,32768 precision=f64,f32 units=auto,0,1,2
-//! block=auto,1024 ahead=auto,yes,no memory=map,copy devices=2 rounds=3 peer=none`; `units`: 0 the device's usual arithmetic, 1 and 2 NVIDIA's
-//! matrix units for f64; `ahead`: whether the next block is factored on a second queue; `devices` share a factor. `what=gp` also measures the likelihood with its
+//! block=auto,1024 ahead=auto,yes,no memory=map,copy devices=2 rounds=3 peer=none`; `peer=torch,clblast` compares products with CLBlast too; `units`: 0 the device's usual arithmetic, 1 and 2 NVIDIA's
+//! matrix units for f64; `ahead`: whether the next block is factored on a second queue; `devices` share a factor; `resident=4096`: the matrix stays in
+//! the host's memory, and the device has so many columns at a time. `what=tune` finds the fastest `block` and `ahead` for each `n` and keeps them for the
+//! device, unless `keep=no`. `what=gp` also measures the likelihood with its
 //! derivatives, and predictions by `gp_predict.yaml` on the device and on slots: `samples=8192 new=200000 slots=20000 workers=16`.
 //!
 //! `what=seed`: one triangular solve by a launch a column, with the vector mapped, copied or left on the device at each, beside the solve by
@@ -242,9 +244,10 @@ what=select     the k least numbers of each of many arrays, as a share of the ra
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 what=dense      products of matrices, beside PyTorch
 what=cholesky   Cholesky factors, and the fill of a matrix of covariances
+what=tune       the fastest blocks of columns of a factor, kept for the device
 what=gp         fits of a Gaussian process from points on the host, likelihoods with derivatives, predictions
                 n=8192,32768 precision=f64,f32 units=auto,0,1,2 block=auto,1024 ahead=auto,yes,no memory=map,copy devices=2 rounds=3
-                peer=none; gp: samples=8192 new=200000 slots=20000 workers=CORES
+                resident=4096 keep=no peer=torch,clblast|none; gp: samples=8192 new=200000 slots=20000 workers=CORES
                 needs 4 n^2 bytes on the device in f64 (dense: 24 n^2), and a few rows of tiles on the host
 what=seed       one triangular solve by a launch a column, as the study of the beginning did, beside tiles
                 n=32,64,96,128,512,1024,4096 rounds=3
@@ -294,6 +297,7 @@ fn main() {
         "lists" => lists::run(&arguments, &devices, device),
         "dense" => dense::run_dense(&arguments, &devices, device),
         "cholesky" => dense::run_cholesky(&arguments, &devices, device),
+        "tune" => dense::run_tune(&arguments, &devices, device),
         "gp" => gp::run(&arguments, &devices, device),
         "seed" => seed::run(&arguments, &devices, device),
         other => {

@@ -1,4 +1,4 @@
-//! `what=dense` and `what=cholesky`: products of matrices and Cholesky factors on a device, or a factor on several.
+//! `what=dense`, `what=cholesky` and `what=tune`: products of matrices and Cholesky factors on a device, or a factor on several.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,8 @@ use boxwork_kernels::cholesky::Packed;
 use boxwork_kernels::cholesky::device::{ITEMS, TILE, Units, tiles};
 use boxwork_kernels::covariance::{Expression, Points, Scratch};
 use boxwork_operators::device_kernels::factor_program;
-use boxwork_operators::factor::{Choices, DeviceMatrix, DeviceNumber, fits};
-use boxwork_runtime::feeding::{DeviceClass, Devices, Direct, Grid, Value};
+use boxwork_operators::factor::{Choices, DeviceMatrix, DeviceNumber, Tuned, fits, keep_tuned};
+use boxwork_runtime::feeding::{DeviceClass, DeviceError, Devices, Direct, Grid, Value};
 
 use super::support::peer::Peer;
 use super::support::{Arguments, Spread, verdict};
@@ -37,9 +37,12 @@ pub(super) struct World<'a> {
     pub(super) blocks: Vec<Option<usize>>,
     pub(super) memories: Vec<String>,
     pub(super) rounds: usize,
+    /// Columns of tiles that a device has at a time, of a matrix that stays in the host's memory.
+    resident: Option<usize>,
     points: Points,
     pub(super) targets: Vec<f64>,
     peer: Option<Peer>,
+    clblast: Option<Peer>,
     folder: tempfile::TempDir,
 }
 
@@ -77,7 +80,10 @@ impl<'a> World<'a> {
         let numbers: Vec<f64> = (0..most * DIMENSIONS).map(|_| side * random.unit()).collect();
         let targets: Vec<f64> = numbers.chunks_exact(DIMENSIONS).map(|x| x[0].sin() + x[1].cos()).collect();
         let folder = tempfile::tempdir().expect("a folder");
-        let peer = (arguments.text("peer") != Some("none")).then(|| {
+        let peers = list(arguments, "peer", "torch");
+        let is_wanted = |name: &str| peers.iter().any(|peer| peer == name);
+        let clblast = is_wanted("clblast").then(|| Peer::clblast(&info.name)).flatten();
+        let peer = is_wanted("torch").then(|| {
             write_doubles(&folder.path().join("points.f64"), &numbers);
             write_doubles(&folder.path().join("targets.f64"), &targets);
             Peer::torch_dense(&[&folder.path().display().to_string()])
@@ -93,9 +99,11 @@ impl<'a> World<'a> {
             blocks,
             memories: list(arguments, "memory", if info.shares_memory { "map,copy" } else { "copy" }),
             rounds: arguments.get("rounds", 3),
+            resident: arguments.text("resident").map(|text| whole(&text.to_owned()) / TILE),
             points: Points::of_rows(DIMENSIONS, &numbers),
             targets,
             peer: peer.flatten(),
+            clblast,
             folder,
         }
     }
@@ -232,6 +240,11 @@ fn product<T: DeviceNumber + Default>(
     );
     let peer = world.of_peer(&format!("gemm {n} {precision}")).map(|(seconds, _)| seconds);
     beside("gemm of cuBLAS", least, peer, wanted(precision));
+    let answer = world.clblast.as_mut().map(|clblast| clblast.ask(&format!("gemm {n} {precision}")));
+    if let Some(error) = answer.as_ref().and_then(|answer| answer["error"].as_str()) {
+        println!("peer        gemm of CLBlast: {error}");
+    }
+    beside("gemm of CLBlast", least, answer.and_then(|answer| answer["seconds"].as_f64()), 1.0);
 }
 
 pub(super) fn run_cholesky(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
@@ -245,6 +258,15 @@ pub(super) fn run_cholesky(arguments: &Arguments, devices: &Arc<Devices>, device
             world.looks_ahead.clone().into_iter().map(move |looks_ahead| (block, looks_ahead))
         });
         for (block, looks_ahead) in each.collect::<Vec<_>>() {
+            if let Some(resident) = world.resident {
+                let choices =
+                    Choices { block, units, looks_ahead, resident: Some(resident), ..Choices::default() };
+                match precision {
+                    "f64" => of_host::<f64>(world, n, precision, choices),
+                    _ => of_host::<f32>(world, n, precision, choices),
+                }
+                continue;
+            }
             for memory in world.memories.clone() {
                 let choices = Choices { block, units, looks_ahead, ..Choices::default() };
                 match precision {
@@ -332,6 +354,94 @@ fn cholesky<T: DeviceNumber + Default>(
     println!("{commands}");
 }
 
+/// A factor of a matrix in the host's memory, of which the device has some columns at a time; copies are within the time.
+fn of_host<T: DeviceNumber + Default>(world: &World<'_>, n: usize, precision: &str, choices: Choices) {
+    let (points, expression) = (world.points(n), KERNEL.parse::<Expression>().expect("a covariance"));
+    let mut packed = vec![T::ZERO; tiles(n.div_ceil(TILE)) * TILE * TILE];
+    let (mut seconds, mut commands) = (Vec::new(), String::new());
+    for round in 0..=world.rounds {
+        let place = &world.places[..1];
+        let mut matrix = DeviceMatrix::<T>::open(world.devices, place, n, choices).expect("a matrix");
+        let begun = Instant::now();
+        let factored = matrix.factor_of_host(&mut packed, Some((&expression, &points, ADDED)), &|| false);
+        factored.expect("a factor");
+        if round > 0 {
+            seconds.push(begun.elapsed().as_secs_f64());
+        }
+        commands = commands_of(&matrix, n);
+    }
+    let row = |i: usize| Ok(packed[tiles(i) * TILE * TILE..tiles(i + 1) * TILE * TILE].to_vec());
+    compare_rows(n, row, &expression, &points);
+    let (least, median) = figures(&seconds);
+    let rate = |seconds: f64| (n as f64).powi(3) / 3.0 / seconds / 1e12;
+    println!(
+        "cholesky    n={n} {precision} on the host, {} columns on device {}: {:.3} TFLOP/s, median {:.3} ({least:.4} s)",
+        choices.resident.unwrap_or_default() * TILE,
+        world.device,
+        rate(least),
+        rate(median)
+    );
+    println!("{commands}");
+}
+
+/// `what=tune`: the sizes that are fastest for each number of rows, kept for the device.
+pub(super) fn run_tune(arguments: &Arguments, devices: &Arc<Devices>, device: usize) {
+    let mut world = World::new(arguments, devices, device);
+    let is_kept = arguments.text("keep") != Some("no");
+    head("which blocks of columns are fastest?", "TFLOP/s by the wall clock, n^3 / 3 operations");
+    world.each(|world, n, precision, units| match precision {
+        "f64" => tune::<f64>(world, n, precision, units, is_kept),
+        _ => tune::<f32>(world, n, precision, units, is_kept),
+    });
+}
+
+fn tune<T: DeviceNumber + Default>(
+    world: &World<'_>,
+    n: usize,
+    precision: &str,
+    units: Option<Units>,
+    is_kept: bool,
+) {
+    let (points, expression, rows) =
+        (world.points(n), KERNEL.parse::<Expression>().expect("a covariance"), n.div_ceil(TILE));
+    let mut best: Option<(f64, Tuned)> = None;
+    for block in [1, 2, 4, 8, 16, 32].into_iter().filter(|block| *block == 1 || 2 * *block <= rows) {
+        for looks_ahead in [false, true] {
+            let choices =
+                Choices { block: Some(block), units, looks_ahead: Some(looks_ahead), ..Choices::default() };
+            let Some(mut matrix) = opened::<T>(world, n, choices, "copy") else { return };
+            let mut seconds = Vec::new();
+            for round in 0..=world.rounds {
+                matrix.fill(&expression, &points, ADDED).expect("filled");
+                matrix.finish().expect("filled");
+                let begun = Instant::now();
+                matrix.factor(&|| false).expect("a factor");
+                matrix.finish().expect("a factor");
+                if round > 0 {
+                    seconds.push(begun.elapsed().as_secs_f64());
+                }
+            }
+            let (least, _) = figures(&seconds);
+            let rate = (n as f64).powi(3) / 3.0 / least / 1e12;
+            println!("tune        n={n} {precision} block={} ahead={looks_ahead}: {rate:.3}", block * TILE);
+            if best.is_none_or(|(other, _)| least < other) {
+                best = Some((least, Tuned { rows, block, looks_ahead }));
+            }
+        }
+    }
+    let Some((_, found)) = best else { return };
+    let own = &world.devices.list()[world.device];
+    if is_kept {
+        keep_tuned::<T>(own, found);
+    }
+    println!(
+        "fastest     n={n} {precision}: block={} ahead={}{}",
+        found.block * TILE,
+        found.looks_ahead,
+        if is_kept { ", kept for later factors" } else { "" }
+    );
+}
+
 pub(super) fn commands_of<T: DeviceNumber>(matrix: &DeviceMatrix<T>, n: usize) -> String {
     format!("commands    {}; {} rows of tiles", matrix.statistics(), n.div_ceil(TILE))
 }
@@ -342,11 +452,21 @@ pub(super) fn compare<T: DeviceNumber + Default>(
     expression: &Expression,
     points: &Points,
 ) {
-    let (n, mut random, mut scratch) = (points.len(), Random::mixed(5), Scratch::default());
+    compare_rows::<T>(points.len(), |row| matrix.row_of_tiles(row), expression, points);
+}
+
+/// Compares entries by the rows of tiles of the factor.
+fn compare_rows<T: DeviceNumber + Default>(
+    n: usize,
+    mut row_of_tiles: impl FnMut(usize) -> Result<Vec<T>, DeviceError>,
+    expression: &Expression,
+    points: &Points,
+) {
+    let (mut random, mut scratch) = (Random::mixed(5), Scratch::default());
     let (rows, mut most) = (n.div_ceil(TILE), 0f64);
     let bound = 2.0 * n as f64 * T::EPSILON * (2.0 + ADDED);
     for (i, j) in [(rows - 1, rows - 1), (rows - 1, rows / 2), (rows / 2, 0)] {
-        let (left, right) = (matrix.row_of_tiles(i).expect("read"), matrix.row_of_tiles(j).expect("read"));
+        let (left, right) = (row_of_tiles(i).expect("read"), row_of_tiles(j).expect("read"));
         for _ in 0..COMPARED {
             let (row, column) = (i * TILE + random.idx(TILE), j * TILE + random.idx(TILE));
             let (row, column) = (row.min(n - 1), column.min(n - 1));

@@ -15,6 +15,7 @@ const REGRESSION: &str = include_str!("../peers/gp_peers.py");
 const LAPACK: &str = include_str!("../peers/lapack.py");
 const TORCH: &str = include_str!("../peers/torch_vectors.py");
 const TORCH_DENSE: &str = include_str!("../peers/torch_dense.py");
+const CLBLAST: &str = include_str!("../peers/clblast_dense.py");
 
 /// A peer that waits for questions.
 pub struct Peer {
@@ -45,6 +46,11 @@ impl Peer {
     /// Starts PyTorch for products and factors of matrices; if it or its GPU is missing, prints what to install.
     pub fn torch_dense(arguments: &[&str]) -> Option<Self> {
         Self::python(TORCH_DENSE, ["PyTorch with a GPU", "torch"], arguments, "1")
+    }
+
+    /// Starts CLBlast on the device of a name, for products of matrices; if it is missing, prints what to install.
+    pub fn clblast(device: &str) -> Option<Self> {
+        Self::python(CLBLAST, ["CLBlast", "no package, but the system's libclblast1"], &[device], "1")
     }
 
     /// Starts RapidFuzz with these arguments; if it is missing, prints what to install.

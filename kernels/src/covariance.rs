@@ -22,6 +22,8 @@
 mod expression;
 mod parse;
 mod points;
+mod exponential;
+mod values;
 mod evaluate;
 mod slopes;
 mod device;
@@ -30,7 +32,7 @@ pub mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use evaluate::Scratch;
 pub use expression::{Expression, Form, Parameter};
 pub use parse::CovarianceError;
 pub use points::Points;
+pub use values::Scratch;

@@ -18,7 +18,11 @@ use crate::CodePath;
 use crate::bits::Bits;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::prefetch;
+pub(crate) use x86::{prefetch, prefetch_near};
+
+/// Prefetches the slice into the nearest cache, where there is an instruction for it.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn prefetch_near<T>(_: &[T]) {}
 
 /// Does some work with the instructions of a path.
 ///
@@ -78,6 +82,9 @@ pub(crate) trait Lanes: Bits + Fused<f64> + Fused<f32> + Steps<u16> + Steps<u32>
     fn div(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a * b + c`, rounded once or twice.
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `a * b + c` of single numbers, for loops that the compiler turns into vectors; rounded once in AVX2 and AVX-512, twice in
+    /// plain Rust, where a fused operation may be a function.
+    fn fused(self, a: f64, b: f64, c: f64) -> f64;
     fn abs(self, a: Self::V) -> Self::V;
     fn sqrt(self, a: Self::V) -> Self::V;
     /// `a` where it is larger than `b`, else `b`; so `b` where `a` is a NaN.
@@ -182,6 +189,10 @@ impl Lanes for Portable {
     #[inline(always)]
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
         self.add(self.mul(a, b), c)
+    }
+    #[inline(always)]
+    fn fused(self, a: f64, b: f64, c: f64) -> f64 {
+        a * b + c
     }
     #[inline(always)]
     fn abs(self, a: Self::V) -> Self::V {

@@ -6,11 +6,11 @@
 use std::f64::consts::PI;
 use std::ops::Range;
 
-use super::evaluate::{Held, Pairs, Scratch, at, shape, values};
+use super::exponential::exp;
 use super::expression::{Expression, Form, Step};
 use super::points::Points;
+use super::values::{Held, Pairs, Scratch, at, shape, values};
 use crate::CodePath;
-use crate::elementary::exp;
 use crate::lanes::{Lanes, Work, run};
 
 /// Partial sums of a sum.
@@ -34,7 +34,7 @@ impl Expression {
         assert!(weights.len() == rows.len() && gradient.len() == self.parameters.len(), "a weight a row");
         let same = same.filter(|row| self.has_white() && rows.contains(row));
         scratch.fit(self.steps.len());
-        let pairs = Pairs { points, rows, with, is_same: false };
+        let pairs = Pairs::of_one(points, rows, with);
         run(CodePath::detect(), Gradient { expression: self, pairs, same, weights, scratch, gradient });
     }
 }
@@ -52,7 +52,7 @@ impl Work for Gradient<'_> {
     type Done = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _: L) {
+    fn run<L: Lanes>(self, lanes: L) {
         let Self { expression, pairs, same, weights, scratch, gradient } = self;
         let start = pairs.rows.start;
         for (first, chunk) in pairs.chunks() {
@@ -62,26 +62,32 @@ impl Work for Gradient<'_> {
             if let Some(row) = same.filter(|row| chunk.rows.contains(row)) {
                 scratch.adjoint[0][row - start - first] = 0.0;
             }
-            slopes(expression, &chunk, scratch, gradient);
+            slopes(lanes, expression, &chunk, scratch, gradient);
         }
         if let Some(row) = same {
             scratch.adjoint[0][0] = weights[row - start];
-            slopes(expression, &pairs.alone(row), scratch, gradient);
+            slopes(lanes, expression, &pairs.alone(row), scratch, gradient);
         }
     }
 }
 
 /// Adds the derivatives of a chunk, of which the weights are row 0 of the adjoints.
 #[inline(always)]
-fn slopes(expression: &Expression, pairs: &Pairs<'_>, scratch: &mut Scratch, gradient: &mut [f64]) {
-    values(expression, pairs, scratch);
+fn slopes<L: Lanes>(
+    lanes: L,
+    expression: &Expression,
+    pairs: &Pairs<'_>,
+    scratch: &mut Scratch,
+    gradient: &mut [f64],
+) {
+    values(lanes, expression, pairs, scratch);
     let (n, last) = (pairs.rows.len(), expression.steps.len() - 1);
     scratch.given[last] = (0, 1.0);
     // From the whole to its parts: each step is used once, so its adjoint is complete when its turn comes.
     for step in (0..=last).rev() {
         let given = scratch.given[step];
         match expression.steps[step] {
-            Step::Part(part) => part_slopes(expression, part, step, pairs, scratch, gradient),
+            Step::Part(part) => part_slopes(lanes, expression, part, step, pairs, scratch, gradient),
             Step::Sum(a, b) => (scratch.given[a], scratch.given[b]) = (given, given),
             Step::Product(a, b) => {
                 for (child, other) in [(a, b), (b, a)] {
@@ -163,7 +169,8 @@ fn added(sums: [f64; LANES], more: usize, term: impl Fn(usize) -> f64) -> f64 {
 
 /// Adds the derivatives of a part.
 #[inline(always)]
-fn part_slopes(
+fn part_slopes<L: Lanes>(
+    lanes: L,
     expression: &Expression,
     part: usize,
     step: usize,
@@ -191,7 +198,7 @@ fn part_slopes(
     }
     let (r2, slope) = (&scratch.sums[step][..n], &mut scratch.slope[..n]);
     let c = shape(expression, part);
-    slopes_of(part.form, c, adjoint, values, r2, slope);
+    slopes_of(lanes, part.form, c, adjoint, values, r2, slope);
     if let Some(place) = part.shape {
         let mut sum = 0.0;
         for i in 0..n {
@@ -224,7 +231,15 @@ fn part_slopes(
 
 /// The adjoint times the derivative by ln l_d over what depends on d, without the variance.
 #[inline(always)]
-fn slopes_of(form: Form, c: f64, adjoint: &[f64], values: &[f64], r2: &[f64], slope: &mut [f64]) {
+fn slopes_of<L: Lanes>(
+    lanes: L,
+    form: Form,
+    c: f64,
+    adjoint: &[f64],
+    values: &[f64],
+    r2: &[f64],
+    slope: &mut [f64],
+) {
     let n = slope.len();
     match form {
         Form::Rbf => {
@@ -240,13 +255,13 @@ fn slopes_of(form: Form, c: f64, adjoint: &[f64], values: &[f64], r2: &[f64], sl
         }
         Form::Matern32 => {
             for i in 0..n {
-                slope[i] = adjoint[i] * (3.0 * exp(-(3.0 * r2[i]).sqrt()));
+                slope[i] = adjoint[i] * (3.0 * exp(lanes, -(3.0 * r2[i]).sqrt()));
             }
         }
         Form::Matern52 => {
             for i in 0..n {
                 let a = (5.0 * r2[i]).sqrt();
-                slope[i] = adjoint[i] * ((5.0 / 3.0) * (1.0 + a) * exp(-a));
+                slope[i] = adjoint[i] * ((5.0 / 3.0) * (1.0 + a) * exp(lanes, -a));
             }
         }
         Form::RationalQuadratic => {

@@ -8,12 +8,16 @@ use std::sync::{Mutex, PoisonError};
 use super::device::{FactorDevice, Outcome, Sloped, SlopedOutcome, Stopped, Wanted};
 use super::precision::Real;
 use super::triangle::{pivots, solve, solve_transposed};
+use crate::CodePath;
 use crate::cholesky::{Factorisation, Packed, Tasks, TileKernels, TiledMatrix};
 use crate::covariance::{Expression, Points, Scratch};
+use crate::lanes::{Lanes, Work, run};
 use crate::pieces::collect;
 
 /// Rows of a tile.
 pub const TILE: usize = 128;
+/// Partial sums of a sum of amounts.
+const SUMS: usize = 16;
 
 /// Threads that compute for a fit.
 pub trait Threads {
@@ -317,17 +321,50 @@ pub(super) fn over_tiles(
     Ok(sums)
 }
 
+/// Adds the amounts of the numbers of a column to the sums of their rows; the sum of those from row `below` on.
+struct Amounts<'a> {
+    numbers: &'a [f64],
+    below: usize,
+    sums: &'a mut [f64],
+}
+
+impl Work for Amounts<'_> {
+    type Done = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _: L) -> f64 {
+        let Self { numbers, below, sums } = self;
+        let numbers = &numbers[..sums.len()];
+        for i in 0..sums.len() {
+            sums[i] += numbers[i].abs();
+        }
+        let mut parts = [0.0; SUMS];
+        let (whole, rest) = numbers[below.min(numbers.len())..].as_chunks::<SUMS>();
+        for numbers in whole {
+            for lane in 0..SUMS {
+                parts[lane] += numbers[lane].abs();
+            }
+        }
+        for lane in 0..rest.len() {
+            parts[lane] += rest[lane].abs();
+        }
+        let mut sum = 0.0;
+        for part in parts {
+            sum += part;
+        }
+        sum
+    }
+}
+
 /// The greatest sum of a column of K + s I, by amounts.
 pub(super) fn norm(prior: &Prior<'_>, threads: &mut dyn Threads) -> Result<f64, Stopped> {
     let sums = over_tiles(prior, threads, |(i, j), tile, sums| {
         let (of_columns, of_rows) = sums.split_at_mut(i * TILE);
-        for (column, numbers) in tile.chunks_exact(TILE).enumerate() {
-            if i != j {
-                of_columns[j * TILE + column] += numbers.iter().map(|x| x.abs()).sum::<f64>();
-            } else if column < of_rows.len() {
-                of_rows[column] += numbers[column + 1..].iter().map(|x| x.abs()).sum::<f64>();
-            }
-            of_rows.iter_mut().zip(numbers).for_each(|(sum, x)| *sum += x.abs());
+        let columns = tile.chunks_exact(TILE).take(prior.points.len() - j * TILE);
+        for (column, numbers) in columns.enumerate() {
+            let (place, below) = if i == j { (column, column + 1) } else { (j * TILE + column, 0) };
+            let sum = run(CodePath::detect(), Amounts { numbers, below, sums: &mut *of_rows });
+            if i == j { of_rows[place] += sum } else { of_columns[place] += sum }
         }
     })?;
     Ok(sums.into_iter().fold(0.0, f64::max))

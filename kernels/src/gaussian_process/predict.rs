@@ -145,7 +145,7 @@ fn block_of(
     let Regression { expression, weights, .. } = model;
     let (n, count, kernels) = (model.len(), rows.len(), Usual::default());
     let (mut scratch, mut means) = (Scratch::default(), vec![0.0; count]);
-    let (mut one_column, mut explained) = (vec![0.0; count], vec![0.0; count]);
+    let mut explained = vec![0.0; count];
     // The covariances of the points with the samples of each tile, by columns, and solved: X L^T = K.
     let mut solved: Vec<Vec<f64>> = Vec::new();
     for (tile, first) in (0..n).step_by(TILE).enumerate() {
@@ -153,12 +153,11 @@ fn block_of(
         let of = (&model.points, columns.clone());
         let place = (points, rows.clone());
         let Some(factor) = factor else {
-            expression.block(place, of, &weights[columns], &mut scratch, &mut means, &mut one_column);
+            expression.block(place, of, &weights[columns], &mut scratch, &mut means, &mut []);
             continue;
         };
         let mut own = vec![0.0; TILE * count];
         let filled = &mut own[..columns.len() * count];
-        // A column for each sample, also if there is one sample.
         expression.block(place, of, &weights[columns], &mut scratch, &mut means, filled);
         for (k, before) in solved.iter().enumerate() {
             kernels.product(before, &factor.read(tile, k), &mut own, TILE);

@@ -391,17 +391,21 @@ pub(super) fn scaled(targets: &[f64], (shift, scale): (f64, f64)) -> Vec<f64> {
     targets.iter().map(|y| (y - shift) / scale).collect()
 }
 
-/// The rows of a factor by tiles.
+/// The rows of a factor by tiles. A few columns of a tile at a time, so that both sides are read and written in whole cache lines.
 fn packed<T: Real>(factor: &TiledMatrix<T>) -> Cholesky {
+    const TOGETHER: usize = 8;
     let (n, size) = (factor.rows(), factor.tile_size());
     let mut rows = vec![0.0; n * (n + 1) / 2];
     for i in 0..factor.tile_rows() {
         for j in 0..=i {
             let tile = factor.read(i, j);
-            for row in i * size..((i + 1) * size).min(n) {
-                let first = row * (row + 1) / 2;
-                for column in j * size..((j + 1) * size).min(row + 1) {
-                    rows[first + column] = tile[(column - j * size) * size + (row - i * size)].wide();
+            for first in (0..size).step_by(TOGETHER) {
+                let columns = j * size + first..(j * size + first + TOGETHER).min((j + 1) * size);
+                for row in (i * size).max(columns.start)..((i + 1) * size).min(n) {
+                    let columns = columns.start..columns.end.min(row + 1);
+                    let to = &mut rows[row * (row + 1) / 2..][columns];
+                    let from = tile[first * size + (row - i * size)..].iter().step_by(size);
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to = from.wide());
                 }
             }
         }

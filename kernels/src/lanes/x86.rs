@@ -47,6 +47,15 @@ pub(crate) fn prefetch(numbers: &[f32]) {
     }
 }
 
+/// Prefetches the slice into the nearest cache.
+#[inline(always)]
+pub(crate) fn prefetch_near<T>(numbers: &[T]) {
+    for line in numbers.chunks(64 / size_of::<T>()) {
+        // SAFETY: a prefetch may name any address, and this one lies in a slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+    }
+}
+
 /// The slice at an address that the compiler does not know. Emits no instruction.
 #[inline(always)]
 fn unseen(numbers: &[f32]) -> &[f32] {
@@ -175,6 +184,10 @@ impl Lanes for Avx2 {
     fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
         // SAFETY: self proves FMA.
         unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    fn fused(self, a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
     }
     #[inline(always)]
     fn abs(self, a: __m256) -> __m256 {
@@ -359,6 +372,10 @@ impl Lanes for Avx512 {
     fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: self proves AVX-512 F.
         unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    fn fused(self, a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
     }
     #[inline(always)]
     fn abs(self, a: __m512) -> __m512 {

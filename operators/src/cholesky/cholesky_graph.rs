@@ -12,7 +12,7 @@ use super::run;
 use super::tiles::{MATRIX, Matrix, envelope};
 use crate::columns;
 use crate::devices::code_path::of_device;
-use crate::devices::factor::{Choices, DeviceMatrix, Unfactored, fits};
+use crate::devices::factor::{Choices, DeviceMatrix, Unfactored, fits, resident};
 
 const FACTOR: Out = Out::new(0, "factor", columns::tiles, "the tiles of the factor, column by column");
 
@@ -85,13 +85,25 @@ impl CholeskyGraph {
         (devices, places): (&Arc<Devices>, &[usize]),
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(TiledMatrix, String), Unfactored> {
-        let n = self.matrix.points.len();
-        let mut matrix = DeviceMatrix::<f64>::open(devices, places, n, Choices::default())?;
-        matrix.allocate()?;
-        matrix.fill(&self.matrix.expression, &self.matrix.points, 0.0)?;
-        matrix.factor(cancelled)?;
+        let (n, expression, points) =
+            (self.matrix.points.len(), &self.matrix.expression, &self.matrix.points);
         let mut packed = vec![0.0; count(n.div_ceil(TILE)) * TILE * TILE];
-        matrix.read(&mut packed)?;
+        let resident = match fits::<f64>(devices, places, n, 1) {
+            Ok(()) => None,
+            // It stays in the host's memory.
+            Err(_) => resident::<f64>(devices, places[0], n).ok(),
+        };
+        let places = if resident.is_some() { &places[..1] } else { places };
+        let choices = Choices { resident, ..Choices::default() };
+        let mut matrix = DeviceMatrix::<f64>::open(devices, places, n, choices)?;
+        if matrix.is_streamed() {
+            matrix.factor_of_host(&mut packed, Some((expression, points, 0.0)), cancelled)?;
+        } else {
+            matrix.allocate()?;
+            matrix.fill(expression, points, 0.0)?;
+            matrix.factor(cancelled)?;
+            matrix.read(&mut packed)?;
+        }
         let entry = |row: usize, column: usize| {
             let tile = count(row / TILE) + column / TILE;
             packed[(tile * TILE + column % TILE) * TILE + row % TILE]
@@ -102,7 +114,9 @@ impl CholeskyGraph {
 
     fn make(&self, cx: &mut Context<'_>) -> Result<TiledMatrix, BoxError> {
         let Some((devices, places)) = &self.devices else { return self.by_graph(cx) };
-        if let Err(reason) = fits::<f64>(devices, places, self.matrix.points.len(), 1) {
+        let n = self.matrix.points.len();
+        let fits = fits::<f64>(devices, places, n, 1);
+        if let Err(reason) = fits.or_else(|_| resident::<f64>(devices, places[0], n).map(|_| ())) {
             cx.note(format!("{reason}: slots made the factor"));
             return self.by_graph(cx);
         }
@@ -151,9 +165,13 @@ mod tests {
     use super::super::tiles::Tile;
     use super::*;
 
-    /// The tiles of a factor of 300 rows, and the notes.
-    fn factor(devices: Option<(Arc<Devices>, Vec<usize>)>, size: usize) -> (Vec<Tile>, Vec<String>) {
-        let matrix = Matrix::of("rbf() + white(0.1)".parse().expect("a covariance"), 300, size, 1);
+    /// The tiles of a factor, and the notes.
+    fn factor(
+        devices: Option<(Arc<Devices>, Vec<usize>)>,
+        rows: usize,
+        size: usize,
+    ) -> (Vec<Tile>, Vec<String>) {
+        let matrix = Matrix::of("rbf() + white(0.1)".parse().expect("a covariance"), rows, size, 1);
         let graph = CholeskyGraph { matrix, devices, factor: None, sent: 0 };
         let mut harness = Harness::of(&CHOLESKY_GRAPH, Box::new(graph));
         let mut tiles = Vec::new();
@@ -169,12 +187,12 @@ mod tests {
         if !has_device("devices_make_the_factor_of_the_graph_or_leave_it_to_slots") {
             return;
         }
-        let check = |plan: Plan, options: Options, size: usize, note: &str| {
+        let check = |plan: Plan, options: Options, (rows, size): (usize, usize), note: &str| {
             let (_, devices) = Faulty::devices(plan, options);
             let devices = devices.expect("devices");
             let places = (0..devices.list().len()).collect();
-            let (found, notes) = factor(Some((devices, places)), size);
-            let (expected, _) = factor(None, size);
+            let (found, notes) = factor(Some((devices, places)), rows, size);
+            let (expected, _) = factor(None, rows, size);
             assert!(notes[0].contains(note), "{notes:?}");
             assert_eq!(found.len(), expected.len());
             for (found, expected) in found.iter().zip(&expected) {
@@ -191,15 +209,18 @@ mod tests {
                 }
             }
         };
-        check(Plan::default(), Options::default(), 64, "launches");
-        check(Plan { appears_as: 2, ..Plan::default() }, Options::default(), 100, "devices [0, 1]");
+        check(Plan::default(), Options::default(), (300, 64), "launches");
+        check(Plan { appears_as: 2, ..Plan::default() }, Options::default(), (300, 100), "devices [0, 1]");
         check(
             Plan { call: 40, for_good: true, ..Plan::default() },
             Options::default(),
-            128,
+            (300, 128),
             "slots made the factor",
         );
         let small = Options { memory_bytes: Some(400_000), ..Options::default() };
-        check(Plan::default(), small, 64, "has room for");
+        check(Plan::default(), small, (300, 64), "has room for");
+        // 104 tiles of 128 KiB have no room, two of 13 columns with panels and inverses have.
+        let tight = Options { memory_bytes: Some(96 * 128 * 1024), ..Options::default() };
+        check(Plan::default(), tight, (1600, 256), "launches");
     }
 }

@@ -4,10 +4,16 @@
 //! columns where a buffer has no room for all; several devices have the blocks in turn. The host waits once a block of
 //! columns, for the block before it, so that the device always has work. Invariant: each step gives what
 //! [`boxwork_kernels::cholesky::device`] says, or an error; after an error nothing of the matrix is of use.
+//!
+//! A matrix for which no device has room stays in the host's memory, and its blocks of columns come to a device in turn
+//! ([`DeviceMatrix::factor_of_host`]).
 
 mod layout;
+mod tuned;
+mod ways;
 mod copies;
 mod steps;
+mod streamed;
 mod slopes;
 
 use std::sync::Arc;
@@ -16,10 +22,14 @@ use boxwork_kernels::cholesky::device::{DIMENSIONS_MAX, ITEMS, Numbers, TILE, Un
 use boxwork_kernels::cholesky::{Number, Packed};
 use boxwork_kernels::covariance::{Expression, Points};
 use boxwork_runtime::feeding::{
-    DeviceClass, DeviceError, Devices, Direct, DirectStatistics, Grid, Placed, Plain, ProgramSource, Value,
+    DeviceClass, DeviceError, Devices, Direct, DirectStatistics, Grid, Part, Placed, Plain, ProgramSource,
+    Value,
 };
 
 use self::layout::Layout;
+pub use self::streamed::resident;
+pub use self::tuned::{Tuned, keep_tuned, tuned};
+pub use self::ways::maps;
 
 use super::device_kernels::{factor_program, fill_program};
 
@@ -69,6 +79,8 @@ pub struct Choices {
     pub looks_ahead: Option<bool>,
     /// Tiles of a buffer at most.
     pub buffer_tiles: Option<usize>,
+    /// The matrix stays in the host's memory, and the device has so many columns of tiles of it at a time.
+    pub resident: Option<usize>,
 }
 
 /// Why there is no factor.
@@ -101,6 +113,8 @@ pub struct DeviceMatrix<T> {
     dimensions: usize,
     block: usize,
     looks_ahead: bool,
+    /// Whether the host has the matrix, and the device one block at a time.
+    is_streamed: bool,
     /// The memory of the host that the device computes in, as far as it is lent: where it begins in its vector.
     lent: Option<usize>,
     of: std::marker::PhantomData<T>,
@@ -187,8 +201,16 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             opened.push(Place { direct, program: factor_program(numbers, units) });
         }
         let Some(numbers) = of else { unreachable!("there is a device") };
-        let block = choices.block.unwrap_or(if are_apart { T::block(rows) } else { BLOCK_SHARED }).max(1);
-        let layout = Layout::new(rows, choices.buffer_tiles.unwrap_or(tiles_max), places.len(), block);
+        // One device alone may have a table of what is fastest.
+        let is_alone = places.len() == 1 && choices.resident.is_none();
+        let tuned = is_alone.then(|| tuned::nearest::<T>(&devices.list()[places[0]], rows)).flatten();
+        let usual = if are_apart { T::block(rows) } else { BLOCK_SHARED };
+        let block = choices.block.or(tuned.map(|tuned| tuned.block)).unwrap_or(usual).max(1);
+        let looks_ahead = choices.looks_ahead.or(tuned.map(|tuned| tuned.looks_ahead));
+        let layout = match choices.resident {
+            Some(columns) => Layout { rows, width: whole_blocks(columns, block, rows), places: 1 },
+            None => Layout::new(rows, choices.buffer_tiles.unwrap_or(tiles_max), places.len(), block),
+        };
         Ok(Self {
             places: opened,
             numbers,
@@ -196,7 +218,8 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             dimensions: 0,
             block: block.min(layout.width),
             layout,
-            looks_ahead: choices.looks_ahead.unwrap_or(places.len() > 1 || are_apart),
+            looks_ahead: looks_ahead.unwrap_or(places.len() > 1 || are_apart),
+            is_streamed: choices.resident.is_some(),
             lent: None,
             of: std::marker::PhantomData,
         })
@@ -216,12 +239,22 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
 
     /// Whether the matrix is one buffer of one device: else it is neither lent, solved with on several devices, nor inverted.
     pub fn is_whole(&self) -> bool {
-        self.layout.is_whole() && self.places.len() == 1
+        self.layout.is_whole() && self.places.len() == 1 && !self.is_streamed
     }
 
-    /// Whether [`DeviceMatrix::solve`] solves: on one device.
+    /// Whether [`DeviceMatrix::solve`] solves: one device that has the matrix.
     pub fn solves(&self) -> bool {
-        self.places.len() == 1
+        self.places.len() == 1 && !self.is_streamed
+    }
+
+    /// Whether the matrix stays in the host's memory: [`DeviceMatrix::factor_of_host`] factors it.
+    pub fn is_streamed(&self) -> bool {
+        self.is_streamed
+    }
+
+    /// The buffer of a block.
+    fn part(&self, block: usize) -> Part {
+        ("tiles", if self.is_streamed { 0 } else { block })
     }
 
     /// Rows of tiles.
@@ -343,20 +376,26 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             self.put_wide(place, "parameters", expression.device_numbers())?;
             self.put_wide(place, "added", vec![added])?;
         }
-        let (program, layout) = (fill_program(self.numbers, expression, dimensions), self.layout);
-        for block in 0..layout.blocks() {
-            let (place, columns) = (layout.place_of(block), layout.columns(block));
-            let values = whole_numbers(&[
-                ("first_column", columns.start),
-                ("width", columns.len()),
-                ("stride", stride),
-                ("count", self.n),
-            ]);
-            let placed = Placed { parts: &[("tiles", ("tiles", block))], ..Placed::default() };
-            let grid = Grid::of([layout.tiles(block)], [ITEMS]);
-            self.places[place].direct.launch_placed(&program, "fill", grid, &values, placed)?;
-        }
-        Ok(())
+        let program = fill_program(self.numbers, expression, dimensions);
+        // A matrix of the host is filled block by block, when each comes to the device.
+        let blocks = if self.is_streamed { 0 } else { self.layout.blocks() };
+        (0..blocks).try_for_each(|block| self.fill_block(&program, block))
+    }
+
+    /// Fills a block of columns.
+    fn fill_block(&mut self, program: &ProgramSource, block: usize) -> Result<(), DeviceError> {
+        let (layout, part) = (self.layout, self.part(block));
+        let columns = layout.columns(block);
+        let values = whole_numbers(&[
+            ("first_column", columns.start),
+            ("width", columns.len()),
+            ("stride", self.rows() * TILE),
+            ("count", self.n),
+        ]);
+        let placed = Placed { parts: &[("tiles", part)], ..Placed::default() };
+        let grid = Grid::of([layout.tiles(block)], [ITEMS]);
+        let direct = &mut self.places[layout.place_of(block)].direct;
+        direct.launch_placed(program, "fill", grid, &values, placed)
     }
 
     /// Runs a kernel on the block of columns of tiles, on the first lane of its device.
@@ -370,7 +409,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         let columns = self.layout.columns(block);
         let of_block = [("first_column", columns.start), ("width", columns.len())];
         let values = whole_numbers(&[&of_block[..], values].concat());
-        let placed = Placed { parts: &[("tiles", ("tiles", block))], ..Placed::default() };
+        let placed = Placed { parts: &[("tiles", self.part(block))], ..Placed::default() };
         let Place { direct, program } = &mut self.places[self.layout.place_of(block)];
         direct.launch_placed(program, kernel, Grid::of(groups, [ITEMS, 1]), &values, placed)
     }
@@ -426,6 +465,11 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     pub fn finish(&mut self) -> Result<(), DeviceError> {
         self.places.iter_mut().try_for_each(|place| place.direct.wait(0))
     }
+}
+
+/// Columns of `rows` in whole blocks, at least one.
+fn whole_blocks(columns: usize, block: usize, rows: usize) -> usize {
+    if columns < rows { ((columns / block).max(1) * block).min(rows) } else { rows }
 }
 
 /// Arguments of a kernel that are whole numbers.

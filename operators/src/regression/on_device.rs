@@ -16,7 +16,7 @@ pub(super) const DEVICE_ROWS_MIN: usize = 1024;
 /// How tiles come to a device and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// In place where the device shares the host's memory, else by copies.
+    /// In place where the device shares the host's memory and measurements do not prefer copies; else by copies.
     Auto,
     /// In place: the device computes in memory of the host.
     Map,
@@ -47,6 +47,8 @@ pub(super) struct OnDevice {
     pub(super) factors: u64,
     /// Factors that were inverted for derivatives.
     pub(super) slopes: u64,
+    /// Factors of matrices that stayed in the host's memory.
+    pub(super) streamed: u64,
     pub(super) done: DirectStatistics,
 }
 
@@ -62,6 +64,7 @@ impl OnDevice {
             over: None,
             factors: 0,
             slopes: 0,
+            streamed: 0,
             done: DirectStatistics::default(),
         })
     }
@@ -76,7 +79,12 @@ impl OnDevice {
                 0 => String::new(),
                 count => format!(", {count} of them inverted for derivatives"),
             };
-            notes.push(format!("{}: {} factors{inverted}, {}", names.join(", "), self.factors, self.done));
+            let streamed = match self.streamed {
+                0 => String::new(),
+                count => format!(", {count} of them of matrices in the host's memory"),
+            };
+            let made = format!("{} factors{inverted}{streamed}, {}", self.factors, self.done);
+            notes.push(format!("{}: {made}", names.join(", ")));
         }
         notes
     }
@@ -88,9 +96,14 @@ impl OnDevice {
         tiles: Packed<T>,
         cancelled: &dyn Fn() -> bool,
     ) -> Outcome<T> {
-        let n = wanted.points.len();
-        let opened =
-            DeviceMatrix::open(&self.devices, self.places_for(n, size_of::<T>()), n, Choices::default());
+        let (n, places) = (wanted.points.len(), self.places_for(wanted.points.len(), size_of::<T>()));
+        let mut choices = Choices::default();
+        if factor::fits::<T>(&self.devices, places, n, 1).is_err() {
+            choices.resident = factor::resident::<T>(&self.devices, self.places[0], n).ok();
+        }
+        let places = if choices.resident.is_some() { &self.places[..1] } else { places };
+        let opened = DeviceMatrix::open(&self.devices, places, n, choices);
+        self.streamed += u64::from(choices.resident.is_some());
         let made = opened.map_err(Unfactored::Device).and_then(|mut matrix| {
             let made = self.run(&mut matrix, wanted, tiles, cancelled);
             self.done.add(&matrix.statistics());
@@ -147,6 +160,12 @@ impl OnDevice {
             8 => factor::fits::<f64>(&self.devices, places, n, matrices),
             _ => factor::fits::<f32>(&self.devices, places, n, matrices),
         };
+        // A matrix that no device has room for stays in the host's memory.
+        let fits = match (fits, matrices, bytes) {
+            (Err(_), 1, 8) => factor::resident::<f64>(&self.devices, self.places[0], n).map(|_| ()),
+            (Err(_), 1, _) => factor::resident::<f32>(&self.devices, self.places[0], n).map(|_| ()),
+            (fits, ..) => fits,
+        };
         // The device still makes factors where a matrix fits and its inverse does not.
         if let (Err(reason), 1) = (&fits, matrices) {
             self.over = Some(reason.clone());
@@ -178,12 +197,19 @@ impl OnDevice {
         &self,
         matrix: &mut DeviceMatrix<T>,
         wanted: &Wanted<'_>,
-        tiles: Packed<T>,
+        mut tiles: Packed<T>,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Made<T>, Unfactored> {
+        if matrix.is_streamed() {
+            let covariances = (wanted.expression, wanted.points, wanted.added);
+            let covariances = (!wanted.is_filled).then_some(covariances);
+            matrix.factor_of_host(tiles.numbers_mut(), covariances, cancelled)?;
+            let factor = TiledMatrix::of_packed(wanted.points.len(), TILE, tiles);
+            return Ok(Made { factor, weights: None });
+        }
         let is_mapped = matrix.is_whole()
             && match self.memory {
-                Memory::Auto => matrix.direct().device().info().shares_memory,
+                Memory::Auto => factor::maps(&self.devices, self.places[0], size_of_val(tiles.numbers())),
                 memory => memory == Memory::Map,
             };
         // Memory that is lent is gone until it comes back.

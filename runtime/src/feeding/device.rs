@@ -1,11 +1,13 @@
 //! The device manager: one device with its context, its memory and its compiled programs.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
+use super::binaries;
 use super::driver::{DeviceClass, DeviceInfo, Driver, DriverResult, Handle, Kind, PlatformInfo};
 use super::error::DeviceError;
 use super::fill_once::{FillOnce, Found};
@@ -39,6 +41,8 @@ pub struct Device {
     pub(super) memory: Memory,
     pub(super) pinned: Pinned,
     cache: Option<PathBuf>,
+    /// Texts about it, by their names.
+    kept: Mutex<BTreeMap<String, String>>,
     /// Programs that are kept, and kernels that each end point keeps.
     pub(super) programs_max: usize,
     programs: Mutex<Recent<(String, Arc<FillOnce<Built>>)>>,
@@ -70,6 +74,7 @@ impl Device {
             pinned: Pinned::new(pinned, info.class),
             info,
             cache: options.cache.clone(),
+            kept: Mutex::default(),
             programs_max: options.programs_max.max(1),
             programs: Mutex::new(Recent::new(options.programs_max.max(1))),
             failures: AtomicU32::new(0),
@@ -120,6 +125,30 @@ impl Device {
     /// Whether it has failed so often that it gets no more blocks.
     pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Relaxed)
+    }
+
+    /// A text about this device and its driver that [`Device::keep`] has kept, in this run or in an earlier one.
+    pub fn kept(&self, name: &str) -> Option<String> {
+        if let Some(text) = self.kept.lock().get(name) {
+            return Some(text.clone());
+        }
+        let text = binaries::read(self.cache.as_deref()?, name, &self.key_of(name))?;
+        let text = String::from_utf8(text).ok()?;
+        self.kept.lock().insert(name.to_owned(), text.clone());
+        Some(text)
+    }
+
+    /// Keeps a text about this device and its driver beside the compiled programs, for example what was measured: a name is a word. Where
+    /// there is no folder, or it cannot be written to, this run alone knows the text.
+    pub fn keep(&self, name: &str, text: &str) {
+        if let Some(folder) = &self.cache {
+            let _ = binaries::write(folder, name, &self.key_of(name), text.as_bytes());
+        }
+        self.kept.lock().insert(name.to_owned(), text.to_owned());
+    }
+
+    fn key_of(&self, name: &str) -> String {
+        format!("{}\nkept\n{name}", self.identity)
     }
 
     pub(super) fn driver(&self) -> &Arc<dyn Driver> {

@@ -8,7 +8,7 @@ use boxwork_runtime::feeding::DeviceError;
 use super::{DeviceMatrix, DeviceNumber};
 
 /// Numbers of a tile.
-const NUMBERS: usize = TILE * TILE;
+pub(super) const NUMBERS: usize = TILE * TILE;
 /// Tiles that are gathered for a copy.
 const GATHERED: usize = 512;
 
@@ -22,18 +22,21 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         if layout.is_whole() {
             return self.places[0].direct.write("tiles", 0, packed);
         }
-        let mut gathered = Vec::new();
-        for block in 0..layout.blocks() {
-            for rows in self.runs(block) {
-                gathered.clear();
-                for row in rows.clone() {
-                    let columns = layout.row(block, row).1;
-                    let first = (count(row) + columns.start) * NUMBERS;
-                    gathered.extend_from_slice(&packed[first..first + columns.len() * NUMBERS]);
-                }
-                let at = layout.row(block, rows.start).0 * NUMBERS;
-                self.places[layout.place_of(block)].direct.write_part(("tiles", block), at, &gathered)?;
+        (0..layout.blocks()).try_for_each(|block| self.write_block(block, packed))
+    }
+
+    /// Copies the tiles of a block to its device.
+    pub(super) fn write_block(&mut self, block: usize, packed: &[T]) -> Result<(), DeviceError> {
+        let (layout, part, mut gathered) = (self.layout, self.part(block), Vec::new());
+        for rows in self.runs(block) {
+            gathered.clear();
+            for row in rows.clone() {
+                let columns = layout.row(block, row).1;
+                let first = (count(row) + columns.start) * NUMBERS;
+                gathered.extend_from_slice(&packed[first..first + columns.len() * NUMBERS]);
             }
+            let at = layout.row(block, rows.start).0 * NUMBERS;
+            self.places[layout.place_of(block)].direct.write_part(part, at, &gathered)?;
         }
         Ok(())
     }
@@ -48,20 +51,24 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         if layout.is_whole() {
             return self.places[0].direct.read("tiles", 0, packed);
         }
-        for block in 0..layout.blocks() {
-            for rows in self.runs(block) {
-                let at = layout.row(block, rows.start).0;
-                let end = layout.row(block, rows.end - 1);
-                let mut gathered = vec![T::ZERO; (end.0 + end.1.len() - at) * NUMBERS];
-                let direct = &mut self.places[layout.place_of(block)].direct;
-                direct.read_part(("tiles", block), at * NUMBERS, &mut gathered)?;
-                let mut rest = &gathered[..];
-                for row in rows {
-                    let columns = layout.row(block, row).1;
-                    let (own, others) = rest.split_at(columns.len() * NUMBERS);
-                    packed[(count(row) + columns.start) * NUMBERS..][..own.len()].copy_from_slice(own);
-                    rest = others;
-                }
+        (0..layout.blocks()).try_for_each(|block| self.read_block(block, packed))
+    }
+
+    /// Copies the tiles of a block to the host.
+    pub(super) fn read_block(&mut self, block: usize, packed: &mut [T]) -> Result<(), DeviceError> {
+        let (layout, part) = (self.layout, self.part(block));
+        for rows in self.runs(block) {
+            let at = layout.row(block, rows.start).0;
+            let end = layout.row(block, rows.end - 1);
+            let mut gathered = vec![T::ZERO; (end.0 + end.1.len() - at) * NUMBERS];
+            let direct = &mut self.places[layout.place_of(block)].direct;
+            direct.read_part(part, at * NUMBERS, &mut gathered)?;
+            let mut rest = &gathered[..];
+            for row in rows {
+                let columns = layout.row(block, row).1;
+                let (own, others) = rest.split_at(columns.len() * NUMBERS);
+                packed[(count(row) + columns.start) * NUMBERS..][..own.len()].copy_from_slice(own);
+                rest = others;
             }
         }
         Ok(())

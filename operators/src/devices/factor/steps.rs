@@ -14,7 +14,7 @@ use super::layout::tiles_of;
 use super::{DeviceMatrix, DeviceNumber, PANELS, Place, Unfactored, whole_numbers};
 
 /// The number in `failed` while no pivot has failed.
-const NONE_FAILED: u32 = u32::MAX;
+pub(super) const NONE_FAILED: u32 = u32::MAX;
 /// Launches at most that the products of a block take on a lane of their own: launches of the other lane come between them.
 const PIECES: usize = 8;
 
@@ -32,7 +32,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     /// # Errors
     /// When the matrix is not positive definite, the caller cancels, or a device fails.
     pub fn factor(&mut self, cancelled: &dyn Fn() -> bool) -> Result<(), Unfactored> {
-        let (rows, places, layout) = (self.rows(), self.places.len(), self.layout);
+        let (rows, places) = (self.rows(), self.places.len());
         for place in 0..places {
             self.put(place, "failed", vec![NONE_FAILED])?;
         }
@@ -44,12 +44,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
                 Launch::Column { column, first } => {
                     self.update(column..column + 1, first..column, (0, &[]))?;
                 }
-                Launch::Panel { column } => {
-                    let (block, k) = (layout.block_of(column), [("k", column)]);
-                    self.launch("factor", block, [1, 1], &k)?;
-                    self.launch("invert", block, [1, 1], &k)?;
-                    self.launch("solve", block, [rows - column - 1, 1], &k)?;
-                }
+                Launch::Panel { column } => self.factor_column(column)?,
                 Launch::Behind { from, first } => self.take_products(from, first, &mut sent)?,
                 Launch::End => {
                     for (place, before) in self.places.iter_mut().zip(&mut before) {
@@ -72,6 +67,14 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             NONE_FAILED => Ok(()),
             row => Err(Unfactored::NotPositiveDefinite { row: row as usize }),
         }
+    }
+
+    /// Factors a column that has lost all products.
+    pub(super) fn factor_column(&mut self, column: usize) -> Result<(), DeviceError> {
+        let (block, k) = (self.layout.block_of(column), [("k", column)]);
+        self.launch("factor", block, [1, 1], &k)?;
+        self.launch("invert", block, [1, 1], &k)?;
+        self.launch("solve", block, [self.rows() - column - 1, 1], &k)
     }
 
     /// All columns from `from` on lose the products with the block of columns before them that begins with `first`.
@@ -121,7 +124,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     }
 
     /// Columns lose the products with the columns of one block.
-    fn update(
+    pub(super) fn update(
         &mut self,
         columns: Range<usize>,
         with: Range<usize>,
@@ -133,7 +136,10 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         for block in layout.block_of(columns.start)..=layout.block_of(columns.end - 1) {
             let (place, own) = (layout.place_of(block), layout.columns(block));
             let columns = own.start.max(columns.start)..own.end.min(columns.end);
-            let panel = if layout.place_of(of) == place { ("tiles", of) } else { ("panel", of % PANELS) };
+            let panel = match layout.place_of(of) == place {
+                true => self.part(of),
+                false => ("panel", of % PANELS),
+            };
             let values = whole_numbers(&[
                 ("to_first", own.start),
                 ("to_width", own.len()),
@@ -144,7 +150,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
                 ("first", with.start),
                 ("end", with.end),
             ]);
-            let parts = [("to_tiles", ("tiles", block)), ("tiles", panel)];
+            let parts = [("to_tiles", self.part(block)), ("tiles", panel)];
             let placed = Placed { parts: &parts, lane, after };
             let grid = Grid::of([tiles_of(rows - columns.start, columns.len())], [ITEMS]);
             let Place { direct, program } = &mut self.places[place];

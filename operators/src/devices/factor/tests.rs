@@ -77,7 +77,8 @@ fn check<T: DeviceNumber>(devices: &Arc<Devices>, case: &Case) {
     let expression: Expression = "2 * rbf(l=[1, 2]) + white(0.1)".parse().unwrap();
     let points = points(n, 2, n as u64);
     let expected = covariances(&expression, &points, 0.5);
-    let choices = Choices { block: Some(block), units: None, looks_ahead: Some(looks_ahead), buffer_tiles };
+    let looks_ahead = Some(looks_ahead);
+    let choices = Choices { block: Some(block), looks_ahead, buffer_tiles, ..Choices::default() };
     let places: Vec<usize> = (0..places).collect();
     let mut matrix = DeviceMatrix::<T>::open(devices, &places, n, choices).unwrap();
     let len = tiles(n.div_ceil(TILE)) * TILE * TILE;
@@ -174,6 +175,101 @@ fn several_devices_share_a_matrix() {
             assert_eq!(matrix.factor(&|| false), Err(Unfactored::NotPositiveDefinite { row: bad }));
         }
     }
+}
+
+/// The factor of a matrix in the host's memory has the bits of one that a device has.
+fn check_streamed<T: DeviceNumber>(devices: &Arc<Devices>, n: usize, block: usize, resident: usize) {
+    let expression: Expression = "2 * rbf(l=[1, 2]) + white(0.1)".parse().unwrap();
+    let points = points(n, 2, n as u64);
+    let choices = Choices { block: Some(block), ..Choices::default() };
+    let mut whole = DeviceMatrix::<T>::open(devices, &[0], n, choices).unwrap();
+    whole.allocate().unwrap();
+    whole.fill(&expression, &points, 0.5).unwrap();
+    let len = tiles(n.div_ceil(TILE)) * TILE * TILE;
+    let (mut filled, mut expected) = (vec![T::ZERO; len], vec![T::ZERO; len]);
+    whole.read(&mut filled).unwrap();
+    whole.factor(&|| false).unwrap();
+    whole.read(&mut expected).unwrap();
+    for is_filled in [false, true] {
+        let choices = Choices { resident: Some(resident), ..choices };
+        let mut matrix = DeviceMatrix::<T>::open(devices, &[0], n, choices).unwrap();
+        assert!(matrix.is_streamed() && !matrix.solves() && !matrix.is_whole());
+        let mut packed = if is_filled { filled.clone() } else { vec![T::ZERO; len] };
+        let covariances = (!is_filled).then_some((&expression, &points, 0.5));
+        matrix.factor_of_host(&mut packed, covariances, &|| false).unwrap();
+        let case = format!("{n} rows, blocks of {block}, {resident} columns resident, filled: {is_filled}");
+        assert!(dense(n, &packed) == dense(n, &expected), "{case}");
+    }
+}
+
+#[test]
+fn a_matrix_of_the_host_has_the_same_factor() {
+    if !has_device("a_matrix_of_the_host_has_the_same_factor") {
+        return;
+    }
+    let devices = devices();
+    for (n, block, resident) in [(1, 1, 1), (400, 1, 1), (800, 2, 2), (650, 2, 5), (520, 3, 3), (300, 2, 9)] {
+        check_streamed::<f64>(&devices, n, block, resident);
+    }
+    check_streamed::<f32>(&devices, 520, 1, 2);
+    let choices = Choices { block: Some(1), resident: Some(1), ..Choices::default() };
+    for bad in [5, 130, 300] {
+        let mut matrix = DeviceMatrix::<f64>::open(&devices, &[0], 400, choices).unwrap();
+        let mut packed = diagonal(4, |row| if row == bad { -1.0 } else { 4.0 });
+        let failed = matrix.factor_of_host(&mut packed, None, &|| false);
+        assert_eq!(failed, Err(Unfactored::NotPositiveDefinite { row: bad }));
+        assert_eq!(matrix.factor_of_host(&mut packed, None, &|| true), Err(Unfactored::Cancelled));
+    }
+}
+
+#[test]
+fn a_device_has_as_many_columns_as_there_is_room_for() {
+    if !has_device("a_device_has_as_many_columns_as_there_is_room_for") {
+        return;
+    }
+    // Seven rows of tiles of 128 KiB: two panels of two columns and the inverses are 35 tiles, beside the block.
+    for (tiles, expected) in
+        [(35 + 13, Some(2)), (35 + 21, Some(2)), (35 + 22, Some(4)), (35 + 28, Some(7)), (40, None)]
+    {
+        let options = Options { memory_bytes: Some(tiles * 128 * 1024), ..Options::default() };
+        let (_, devices) = Faulty::devices(Plan::default(), options);
+        let found = resident::<f64>(&devices.expect("a device"), 0, 800);
+        assert_eq!(found.as_ref().ok(), expected.as_ref(), "{found:?}");
+    }
+}
+
+#[test]
+fn sizes_that_were_fastest_are_kept_and_taken() {
+    if !has_device("sizes_that_were_fastest_are_kept_and_taken") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let options = Options { cache: Some(folder.path().to_owned()), ..Options::default() };
+        Faulty::devices(Plan::default(), options).1.expect("a device")
+    };
+    let devices = open();
+    let device = &devices.list()[0];
+    assert_eq!(tuned::<f64>(device), []);
+    for (rows, block, looks_ahead) in [(8, 3, true), (4, 4, false), (8, 1, true)] {
+        keep_tuned::<f64>(device, Tuned { rows, block, looks_ahead });
+    }
+    let (four, eight) =
+        (Tuned { rows: 4, block: 4, looks_ahead: false }, Tuned { rows: 8, block: 1, looks_ahead: true });
+    // Another run finds them in the folder.
+    let devices = open();
+    let device = &devices.list()[0];
+    assert_eq!((tuned::<f64>(device), tuned::<f32>(device)), (vec![four, eight], vec![]));
+    let taken = |rows: usize, choices: Choices| {
+        let matrix = DeviceMatrix::<f64>::open(&devices, &[0], rows * TILE, choices).unwrap();
+        (matrix.block, matrix.looks_ahead)
+    };
+    assert_eq!([5, 7, 16].map(|rows| taken(rows, Choices::default())), [(4, false), (1, true), (1, true)]);
+    let chosen = Choices { block: Some(2), looks_ahead: Some(false), ..Choices::default() };
+    assert_eq!(taken(8, chosen), (2, false));
+    check::<f64>(&devices, &Case { looks_ahead: true, ..Case::of(900, 3) });
+    device.keep("factor_64", "4 0 1");
+    assert_eq!(tuned::<f64>(device), []);
 }
 
 /// Packed tiles of a diagonal matrix of so many rows of tiles.

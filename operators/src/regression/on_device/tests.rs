@@ -129,6 +129,27 @@ fn a_fit_on_a_device_is_that_of_threads() {
 }
 
 #[test]
+fn a_device_factors_a_matrix_that_it_has_no_room_for() {
+    if !has_device("a_device_factors_a_matrix_that_it_has_no_room_for") {
+        return;
+    }
+    // 13 rows of tiles of 128 KiB: 91 tiles and 13 of inverses are too many, two columns with panels and inverses are 90.
+    for (dimensions, kernel) in [(2, "1.5 * rbf(l=2) + white(0.1)"), (40, "1.5 * rbf(l=9) + white(0.1)")] {
+        let (points, targets) = samples(1600, dimensions);
+        let settings = settings(kernel, Precision::F64);
+        let options = Options { memory_bytes: Some(96 * 128 * 1024), ..Options::default() };
+        let (_, small) = Faulty::devices(Plan::default(), options);
+        let mut device = Tested(on(small.expect("a device"), Memory::Auto));
+        let expected = Regression::fit(points.clone(), targets.clone(), &settings, &mut ThisThread).unwrap();
+        let found = Regression::fit(points, targets, &settings, &mut device).unwrap();
+        assert_eq!((device.0.factors, device.0.streamed), (1, 1), "{:?}", device.0.notes());
+        assert!((found.log_likelihood - expected.log_likelihood).abs() < 1e-8);
+        let rows = found.factor.row(1599).iter().zip(expected.factor.row(1599));
+        assert!(rows.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) < 1e-10);
+    }
+}
+
+#[test]
 fn covariances_that_are_not_positive_definite_get_a_jitter_or_a_name() {
     if !has_device("covariances_that_are_not_positive_definite_get_a_jitter_or_a_name") {
         return;
