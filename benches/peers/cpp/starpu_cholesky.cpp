@@ -3,8 +3,8 @@
 //     g++ -O2 -std=c++17 starpu_cholesky.cpp $(pkg-config --cflags --libs starpu-1.3) -lopenblas -o starpu_cholesky
 //     starpu_cholesky THREADS TILE
 //
-// It answers benches/cholesky.rs line by line, as peers/lapack.py does. Tasks, tiles and priorities are those of our graph: a task's
-// priority is the longest way left.
+// It answers benches/cholesky.rs line by line, as peers/lapack.py does. Tasks and tiles are those of our graph. A task's priority is the longest way
+// left, as in StarPU's own example, or with PRIORITIES=steps in the environment that of our graph.
 #include <starpu.h>
 
 #include <chrono>
@@ -126,19 +126,21 @@ template <typename T> static Answer factor(long n, long size, bool checks) {
         }
     }
     const auto at = [&](long i, long j) { return handles[i * count + j]; };
+    const char *priorities = std::getenv("PRIORITIES");
+    const bool by_steps = priorities != nullptr && std::string(priorities) == "steps";
     const auto begun = std::chrono::steady_clock::now();
     for (long k = 0; k < count; ++k) {
-        const int left = static_cast<int>(3 * (count - k));
-        starpu_task_insert(&of_potrf, STARPU_PRIORITY, left, STARPU_RW, at(k, k), 0);
+        const int of_step = static_cast<int>(2 * (count - k)), left = static_cast<int>(3 * (count - k));
+        starpu_task_insert(&of_potrf, STARPU_PRIORITY, by_steps ? of_step + 3 : left, STARPU_RW, at(k, k), 0);
         for (long i = k + 1; i < count; ++i) {
-            const int priority = left - static_cast<int>(i - k);
+            const int priority = by_steps ? of_step + 3 : left - static_cast<int>(i - k);
             starpu_task_insert(&of_trsm, STARPU_PRIORITY, priority, STARPU_R, at(k, k), STARPU_RW, at(i, k), 0);
         }
         for (long j = k + 1; j < count; ++j) {
-            const int of_column = static_cast<int>(3 * (count - j));
+            const int of_column = by_steps ? of_step : static_cast<int>(3 * (count - j));
             starpu_task_insert(&of_syrk, STARPU_PRIORITY, of_column, STARPU_R, at(j, k), STARPU_RW, at(j, j), 0);
             for (long i = j + 1; i < count; ++i) {
-                const int priority = of_column - static_cast<int>(i - j);
+                const int priority = by_steps ? of_step : of_column - static_cast<int>(i - j);
                 starpu_task_insert(&of_gemm, STARPU_PRIORITY, priority, STARPU_R, at(i, k), STARPU_R, at(j, k), STARPU_RW, at(i, j),
                                    0);
             }

@@ -97,11 +97,13 @@ impl Steps {
         }
     }
 
-    /// The number of tasks on the longest path from a task to the end, itself and two more.
+    /// The place of a task among those that are ready; of equal ones the lowest number comes first. The products of a step come before those of
+    /// the next one: products that share a tile follow each other, and each tile is written once a step. A column, for which all later ones wait,
+    /// comes before the products of the step before it.
     pub fn priority(&self, task: usize) -> u32 {
-        let (i, j, k) = self.place(task);
-        // The tile's own tasks, then three for each column until the last: solve, square, factor.
-        ((j - k) + 3 * (self.rows - j) - (i - j)) as u32
+        let (_, j, k) = self.place(task);
+        let is_of_column = j == k;
+        (2 * (self.rows - k) + if is_of_column { 3 } else { 0 }) as u32
     }
 
     fn number(&self, i: usize, j: usize, k: usize) -> usize {

@@ -134,21 +134,41 @@ fn tasks_are_numbered_without_gaps_and_agree_on_their_order() {
         let all: Vec<Step> = (0..steps.count()).map(|task| steps.step(task)).collect();
         assert_eq!(all.iter().map(|step| format!("{step:?}")).collect::<HashSet<_>>().len(), all.len());
         let mut named = vec![0; steps.count()];
-        // The longest path: successors have higher numbers.
-        let mut longest = vec![1; steps.count()];
         for task in (0..steps.count()).rev() {
             steps.successors(task, |next| {
                 assert!(next > task, "{:?} before {:?}", all[task], all[next]);
                 named[next] += 1;
-                longest[task] = longest[task].max(longest[next] + 1);
             });
         }
         for task in 0..steps.count() {
             assert_eq!(named[task], steps.predecessors(task), "{:?}", all[task]);
-            assert_eq!(longest[task] + 2, steps.priority(task), "{:?} of {rows}", all[task]);
         }
     }
     assert_eq!(Steps::new(128).count(), 357_760);
+}
+
+#[test]
+fn products_come_step_by_step_and_columns_before_those_of_the_step_before() {
+    let steps = Steps::new(9);
+    let place = |step: Step| match step {
+        Step::Factor { k } | Step::Solve { k, .. } => (k, true),
+        Step::Square { k, .. } | Step::Product { k, .. } => (k, false),
+    };
+    for (a, b) in (0..steps.count()).flat_map(|a| (0..steps.count()).map(move |b| (a, b))) {
+        let ((of_a, a_is_column), (of_b, b_is_column)) = (place(steps.step(a)), place(steps.step(b)));
+        let is_before = match (a_is_column, b_is_column) {
+            (true, false) => of_a <= of_b + 1,
+            (false, true) => of_a + 1 < of_b,
+            _ => of_a < of_b,
+        };
+        assert_eq!(
+            steps.priority(a) > steps.priority(b),
+            is_before,
+            "{:?} {:?}",
+            steps.step(a),
+            steps.step(b)
+        );
+    }
 }
 
 /// Numbers of a seed, by columns.

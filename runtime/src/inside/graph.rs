@@ -35,7 +35,8 @@ pub trait TaskGraph: Sync {
     fn successors(&self, task: usize, each: impl FnMut(usize));
 
     /// The rank of a task among the ready ones: the highest runs first, and among equal ones that of the lowest number. The
-    /// length of the longest path from the task to the graph's end is a good choice.
+    /// length of the longest path from the task to the graph's end is a good choice where tasks share no data; else those that do should follow each
+    /// other.
     fn priority(&self, task: usize) -> u32 {
         let _ = task;
         0
