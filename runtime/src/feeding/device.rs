@@ -138,7 +138,7 @@ impl Device {
         Some(text)
     }
 
-    /// Keeps a text about this device and its driver beside the compiled programs, for example what was measured: a name is a word. Where
+    /// Keeps a text about this device and its driver beside the compiled programs, for example what was measured: a name is a word. If
     /// there is no folder, or it cannot be written to, this run alone knows the text.
     pub fn keep(&self, name: &str, text: &str) {
         if let Some(folder) = &self.cache {
