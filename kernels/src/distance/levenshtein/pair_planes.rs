@@ -3,7 +3,7 @@
 //! Pairs are sorted by the lengths of both texts and cut into bundles of 1,024. The first texts of a bundle end at one row of their tables,
 //! so that the last row is that of all; the second ones begin at one place (`planes.rs`).
 
-use super::planes::{Alphabet, BUNDLE, Bundle, ITEMS, Letters};
+use super::planes::{Alphabet, BUNDLE, Bundle, Letters, copy_to, sorted, words};
 use super::sliced::LETTERS_MAX;
 use crate::pieces::{Pieces, collect};
 
@@ -29,10 +29,7 @@ impl PairPlanes {
             Letters::of(short.flatten().copied())
         })?;
         let alphabet = Alphabet::of(of_parts)?;
-        let count = u32::try_from(pairs.len()).expect("fewer than 2^32 pairs");
-        let (mut order, rest): (Vec<u32>, Vec<u32>) =
-            (0..count).partition(|idx| longer(&pairs[*idx as usize]) <= LETTERS_MAX);
-        order.sort_by_key(|idx| pairs[*idx as usize].map(<[char]>::len));
+        let (order, rest) = sorted(pairs.len(), |idx| pairs[idx].map(<[char]>::len));
         let planes = alphabet.planes();
         let runs: Vec<&[u32]> = order.chunks(BUNDLE).collect();
         let bundles = collect(pieces, runs.len(), |run| {
@@ -84,13 +81,8 @@ impl PairPlanes {
     /// of its second texts, with the places that all have; and two zeros.
     pub fn descriptors(&self) -> Vec<[u32; 8]> {
         let mut next = 0;
-        let mut begin = |bundle: &Bundle| {
-            let row = next;
-            next += bundle.words.len() / ITEMS;
-            row as u32
-        };
         let of_bundle = |[first, second]: &[Bundle; 2]| {
-            let (of_first, of_second) = (begin(first), begin(second));
+            let (of_first, of_second) = (first.row(&mut next), second.row(&mut next));
             let missing = first.places - first.full;
             let numbers = [first.places, missing].map(|number| number as u32);
             [of_first, numbers[0], numbers[1], of_second, second.places as u32, second.full as u32, 0, 0]
@@ -100,18 +92,14 @@ impl PairPlanes {
 
     /// The number of words of all bundles.
     pub fn words(&self) -> usize {
-        self.bundles.iter().flatten().map(|bundle| bundle.words.len()).sum()
+        words(self.bundles.iter().flatten())
     }
 
     /// Copies the words of all bundles, one after the other.
     ///
     /// # Panics
     /// When there is no room for as many.
-    pub fn copy_to(&self, mut to: &mut [u32]) {
-        for bundle in self.bundles.iter().flatten() {
-            let (of_bundle, rest) = to.split_at_mut(bundle.words.len());
-            of_bundle.copy_from_slice(&bundle.words);
-            to = rest;
-        }
+    pub fn copy_to(&self, to: &mut [u32]) {
+        copy_to(self.bundles.iter().flatten(), to);
     }
 }

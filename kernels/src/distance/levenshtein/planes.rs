@@ -49,7 +49,7 @@ pub(super) struct Bundle {
     pub(super) places: usize,
     /// Places that all texts have.
     pub(super) full: usize,
-    pub(super) words: Vec<u32>,
+    words: Vec<u32>,
 }
 
 /// The different letters of some texts, each with a code.
@@ -73,10 +73,7 @@ impl TextPlanes {
         let parts: Vec<&[&[char]]> = texts.chunks(BUNDLE).collect();
         let of_parts = collect(pieces, parts.len(), |part| Letters::of(short(parts[part])))?;
         let alphabet = Alphabet::of(of_parts)?;
-        let count = u32::try_from(texts.len()).expect("fewer than 2^32 texts");
-        let (mut order, rest): (Vec<u32>, Vec<u32>) =
-            (0..count).partition(|idx| texts[*idx as usize].len() <= LETTERS_MAX);
-        order.sort_by_key(|idx| texts[*idx as usize].len());
+        let (order, rest) = sorted(texts.len(), |idx| [texts[idx].len()]);
         let longest = order.last().map_or(0, |last| texts[*last as usize].len());
         let planes = alphabet.planes();
         let runs: Vec<&[u32]> = order.chunks(BUNDLE).collect();
@@ -119,35 +116,58 @@ impl TextPlanes {
 
     /// Four numbers for each bundle: the row where its words begin, its places, the places that all texts have, and 0.
     pub fn descriptors(&self) -> Vec<[u32; 4]> {
-        let mut first = 0;
-        let of_bundle = |bundle: &Bundle| {
-            let row = first;
-            first += bundle.words.len() / ITEMS;
-            [row as u32, bundle.places as u32, bundle.full as u32, 0]
-        };
+        let mut next = 0;
+        let of_bundle =
+            |bundle: &Bundle| [bundle.row(&mut next), bundle.places as u32, bundle.full as u32, 0];
         self.bundles.iter().map(of_bundle).collect()
     }
 
     /// The number of words of all bundles.
     pub fn words(&self) -> usize {
-        self.bundles.iter().map(|bundle| bundle.words.len()).sum()
+        words(&self.bundles)
     }
 
     /// Copies the words of all bundles, one after the other.
     ///
     /// # Panics
     /// When there is no room for as many.
-    pub fn copy_to(&self, mut to: &mut [u32]) {
-        for bundle in &self.bundles {
-            let (of_bundle, rest) = to.split_at_mut(bundle.words.len());
-            of_bundle.copy_from_slice(&bundle.words);
-            to = rest;
-        }
+    pub fn copy_to(&self, to: &mut [u32]) {
+        copy_to(&self.bundles, to);
     }
 
     /// The codes of a query's letters.
     pub fn codes<'a>(&'a self, query: &'a [char]) -> impl Iterator<Item = u16> + 'a {
         query.iter().map(|letter| self.alphabet.code(*letter))
+    }
+}
+
+/// The numbers of what bundles take, sorted by the lengths of its texts, and of what has a text that is too long.
+///
+/// # Panics
+/// When there are 2^32 or more.
+pub(super) fn sorted<const SIDES: usize>(
+    count: usize,
+    lengths: impl Fn(usize) -> [usize; SIDES],
+) -> (Vec<u32>, Vec<u32>) {
+    let count = u32::try_from(count).expect("fewer than 2^32 texts");
+    let lengths = |idx: &u32| lengths(*idx as usize);
+    let (mut order, rest): (Vec<u32>, Vec<u32>) =
+        (0..count).partition(|idx| lengths(idx).iter().all(|length| *length <= LETTERS_MAX));
+    order.sort_by_key(lengths);
+    (order, rest)
+}
+
+/// The number of words of some bundles.
+pub(super) fn words<'a>(bundles: impl IntoIterator<Item = &'a Bundle>) -> usize {
+    bundles.into_iter().map(|bundle| bundle.words.len()).sum()
+}
+
+/// Copies the words of some bundles, one after the other.
+pub(super) fn copy_to<'a>(bundles: impl IntoIterator<Item = &'a Bundle>, mut to: &mut [u32]) {
+    for bundle in bundles {
+        let (of_bundle, rest) = to.split_at_mut(bundle.words.len());
+        of_bundle.copy_from_slice(&bundle.words);
+        to = rest;
     }
 }
 
@@ -212,6 +232,13 @@ impl Alphabet {
 }
 
 impl Bundle {
+    /// The row where the words begin if the next ones do at `next`, which moves behind them.
+    pub(super) fn row(&self, next: &mut usize) -> u32 {
+        let row = *next;
+        *next += self.words.len() / ITEMS;
+        row as u32
+    }
+
     /// The bundle of texts that begin at one place.
     pub(super) fn new(texts: &[&[char]], alphabet: &Alphabet, planes: usize) -> Self {
         Self::of(texts, alphabet, planes, |_, _| 0)
