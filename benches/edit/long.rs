@@ -122,14 +122,16 @@ pub(super) fn run_workers(rounds: usize, workers: usize, folder: &Path) {
 
 fn run_shared(letters: usize, rounds: usize, workers: usize, folder: &Path) {
     let mut random = Random::new(7);
-    let texts: Vec<String> = (0..2).map(|_| text(&mut random, letters).into_iter().collect()).collect();
-    let lines: String = texts.iter().map(|text| format!("{{\"object\": \"{text}\"}}\n")).collect();
-    fs::write(folder.join("pair.jsonl"), lines).expect("a disk");
+    let mut line = |name: &str| {
+        let text: String = text(&mut random, letters).into_iter().collect();
+        format!("{{\"name\": \"{name}\", \"object\": \"{text}\"}}\n")
+    };
+    fs::write(folder.join("pair.jsonl"), line("a") + &line("b")).expect("a disk");
     let values = |out: &str| {
         let text = |text: &str| Value::Text(text.to_owned());
         BTreeMap::from([
             ("texts".to_owned(), text(&folder.join("pair.jsonl").display().to_string())),
-            ("queries".to_owned(), Value::List(vec![text(&texts[0])])),
+            ("queries".to_owned(), Value::List(vec![text("a")])),
             ("out".to_owned(), text(&folder.join(out).display().to_string())),
         ])
     };
@@ -155,6 +157,7 @@ fn run_shared(letters: usize, rounds: usize, workers: usize, folder: &Path) {
     run_rounds(rounds, &mut sides);
     let read = |name: &str| fs::read_to_string(folder.join(name)).expect("the run has written it");
     assert_eq!(read("one.csv"), read("all.csv"), "the distances are the same");
+    assert_eq!(read("one.csv").lines().count(), 3, "a title, the query itself, and the other text");
     println!("\nworkers: a pair of {letters} letters in tiles, by edit_distances.yaml");
     for side in &sides {
         let rate = Spread::of(side.seconds.iter().map(|seconds| (letters * letters) as f64 / seconds / 1e9));

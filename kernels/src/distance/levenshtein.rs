@@ -170,6 +170,10 @@ impl Pattern {
         if self.length == 0 {
             return Some(text.len());
         }
+        // A text of the store that is searched is often a query.
+        if self.text == text {
+            return Some(0);
+        }
         if self.length.min(text.len()) >= similar::LETTERS_MIN
             && let Some(texts) = Numbered::new(self, text)
         {

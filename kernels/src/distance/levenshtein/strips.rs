@@ -128,13 +128,13 @@ impl Band {
     }
 
     /// Differences along a row, by column and then with room for the words: that above the first strip.
-    pub(super) fn border(&self) -> Vec<u8> {
+    fn border(&self) -> Vec<u8> {
         vec![RISES; self.columns + self.words()]
     }
 
     /// The part of a border over which a strip goes. Lanes are one column behind each other, so the differences along the lowest row of
     /// a strip lie farther to the right than those above it.
-    pub(super) fn place(&self, strips: &[Strip], place: usize) -> Range<usize> {
+    fn place(&self, strips: &[Strip], place: usize) -> Range<usize> {
         let steps = strips[place].steps();
         steps.start - place..steps.end - place
     }

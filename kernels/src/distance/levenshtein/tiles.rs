@@ -4,24 +4,27 @@
 //! proportional to the letters of both texts, and the distance is the same in whatever order the tiles are computed.
 //!
 //! Lanes of a strip are one column behind each other, so all tiles are skewed by as much: step `s` of a strip is the step at which
-//! its first word `w` is at column `s - w`, and a tile is some steps. Then a tile's last lane ends where the tile below begins.
+//! its first word `w` is at column `s - w`, and a tile is some steps. Then a tile's last lane hands on at each step what the strip below
+//! needs at the next one.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::Pattern;
 use super::numbered::Numbered;
 use super::similar::{Guess, by_bands, guess};
 use super::strips::{Band, Strip, moved};
-use super::wavefront::{State, Steps, strip_words};
+use super::wavefront::{RISES, State, Steps, strip_words};
 use crate::CodePath;
 
 /// Texts of more letters, both of them, are worth tiles.
 pub const TILED_LETTERS_MIN: usize = 20_000;
 /// Cells of a band that are worth tiles: some milliseconds.
 const TILED_CELLS_MIN: usize = 1 << 28;
-/// Steps of a tile. Sixteen threads are busy along the diagonals of a table of 60,000 x 60,000 letters.
-const TILE: usize = 512;
+/// Steps of a tile: a share of the letters, so that sixteen threads are busy along the diagonals of a table of 60,000 x 60,000 letters or more.
+const TILE_SHARE: usize = 256;
+const TILE_MIN: usize = 256;
+const TILE_MAX: usize = 2048;
 
 /// The table of two texts, in tiles numbered from 0.
 #[derive(Debug)]
@@ -36,12 +39,22 @@ pub struct Tiles {
     tile: usize,
     /// By strip: its first tile, and the place of that along the steps. After the last strip: the number of tiles.
     first: Vec<[usize; 2]>,
-    /// By strip: what its words know, and the differences along the border of the tile that is computed.
-    states: Vec<Mutex<(State, Vec<u8>)>>,
+    /// By strip: what its words know.
+    states: Vec<Mutex<Words>>,
     /// By strip: the sum of the differences along its lowest row that lead to the next strip.
     sums: Vec<AtomicI64>,
-    /// Differences along the lowest row of the last tile that was computed, by column, each strip's shifted by its lanes.
-    border: Vec<AtomicU8>,
+    /// By place along the steps: the differences along the lowest row of the last tile that was computed there.
+    borders: Vec<Mutex<Vec<u8>>>,
+}
+
+/// The words of a strip.
+#[derive(Debug)]
+struct Words {
+    state: State,
+    /// The difference above the first word at the next step, if a tile of the strip is computed: the tile above handed it on before.
+    next: Option<u8>,
+    /// The differences above the first word, and then those along the lowest row, of the tile that is computed.
+    border: Vec<u8>,
 }
 
 /// How the distance of two long texts is found.
@@ -62,13 +75,15 @@ impl Pattern {
     /// The distance to another long text, or the tiles that give it.
     pub fn long(&self, text: &[char]) -> Long {
         let path = CodePath::detect();
-        let Some(texts) = Numbered::new(self, text).filter(|_| self.is_long(text.len())) else {
+        let is_long = self.is_long(text.len()) && self.text != text;
+        let Some(texts) = is_long.then(|| Numbered::new(self, text)).flatten() else {
             return Long::Known(self.distance(text));
         };
         let most = self.length.max(text.len());
         match guess(path, &texts, most) {
             Guess::Edits(edits) if edits * most > TILED_CELLS_MIN => {
-                Long::Tiles(Box::new(Tiles::new(path, texts, edits, TILE)))
+                let tile = (most / TILE_SHARE).clamp(TILE_MIN, TILE_MAX);
+                Long::Tiles(Box::new(Tiles::new(path, texts, edits, tile)))
             }
             Guess::Edits(edits) => Long::Known(by_bands(path, &texts, edits, most).unwrap_or(most)),
             Guess::Known(distance) => Long::Known(distance.unwrap_or(most)),
@@ -89,11 +104,13 @@ impl Tiles {
             tiles += steps.end.div_ceil(tile) - begin;
         }
         first.push([tiles, 0]);
-        let states =
-            strips.iter().map(|strip| Mutex::new((State::new(strip.words[1]), Vec::new()))).collect();
+        let words =
+            |strip: &Strip| Words { state: State::new(strip.words[1]), next: None, border: Vec::new() };
+        let states = strips.iter().map(|strip| Mutex::new(words(strip))).collect();
         let sums = strips.iter().map(|_| AtomicI64::new(0)).collect();
-        let border = band.border().into_iter().map(AtomicU8::new).collect();
-        Self { path, texts, edits, band, strips, tile, first, states, sums, border }
+        let places = strips.last().map_or(0, |strip| strip.steps().end.div_ceil(tile));
+        let borders = (0..places).map(|_| Mutex::new(vec![RISES; tile])).collect();
+        Self { path, texts, edits, band, strips, tile, first, states, sums, borders }
     }
 
     /// The number of tiles.
@@ -146,21 +163,27 @@ impl Tiles {
         let [number, at] = self.place(tile);
         let (strip, all) = (&self.strips[number], self.strips[number].steps());
         let steps = (at * self.tile).max(all.start)..((at + 1) * self.tile).min(all.end);
-        // Only this tile has this strip and this part of the border now, so no thread waits.
-        let mut state =
-            self.states[number].lock().expect("a tile panicked, and its panic ends the computation");
-        let (state, differences) = &mut *state;
-        let border = &self.border[steps.start - number..steps.end - number];
-        differences.clear();
-        differences.extend(border.iter().map(|difference| difference.load(Ordering::Relaxed)));
-        let (words, column) = (strip.words, steps.start - strip.words[0]);
-        Steps { texts: &self.texts, words, column, state, place: 0, border: differences }.run(self.path);
-        for (border, difference) in border.iter().zip(&*differences) {
-            border.store(*difference, Ordering::Relaxed);
-        }
+        // Only this tile has this strip and this border now, so no thread waits.
+        let lock = "a tile panicked, and its panic ends the computation";
+        let mut words = self.states[number].lock().expect(lock);
+        let mut below = self.borders[at].lock().expect(lock);
+        let Words { state, next, border } = &mut *words;
+        // The strip above handed the difference of a step on at the step before.
+        let inside = steps.start - at * self.tile..steps.end - at * self.tile;
+        let first = next.unwrap_or_else(|| match (inside.start.checked_sub(1), at.checked_sub(1)) {
+            (Some(before), _) => below[before],
+            (None, Some(before)) => self.borders[before].lock().expect(lock)[self.tile - 1],
+            (None, None) => RISES,
+        });
+        border.clear();
+        border.push(first);
+        border.extend_from_slice(&below[inside.start..inside.end - 1]);
+        *next = Some(below[inside.end - 1]);
+        let (of_strip, column) = (strip.words, steps.start - strip.words[0]);
+        Steps { texts: &self.texts, words: of_strip, column, state, place: 0, border }.run(self.path);
+        below[inside].copy_from_slice(border);
         let counted = (all.start + self.band.counted(&self.strips, number)).clamp(steps.start, steps.end);
-        let sum = moved(0, &differences[..counted - steps.start]);
-        self.sums[number].fetch_add(sum, Ordering::Relaxed);
+        self.sums[number].fetch_add(moved(0, &border[..counted - steps.start]), Ordering::Relaxed);
     }
 
     /// The distance once all tiles are computed, or the tiles of a wider band that has it.
@@ -170,7 +193,7 @@ impl Tiles {
             number = self.band.begin(number, strip) + sum.load(Ordering::Relaxed);
         }
         if let (Some(strip), Some(state)) = (self.strips.last(), self.states.last()) {
-            let state = &state.lock().expect("no tile panicked").0;
+            let state = &state.lock().expect("no tile panicked").state;
             number = self.band.above_padding(number, state, strip.lane());
         }
         let found = usize::try_from(number).expect("differences of a table lead to a distance");
