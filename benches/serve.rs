@@ -30,13 +30,8 @@ mod browser;
 #[path = "serve/click.rs"]
 mod click;
 
-use mimalloc::MiMalloc;
 use support::{Arguments, print_machine};
 use world::World;
-
-// That of the command: its memory is what the rows ask for.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 const HELP: &str = "\
 what=page       first byte of the page: requests=2000

@@ -42,7 +42,7 @@ fn a_file_of_queries_is_asked_row_by_row() {
     assert_eq!(found, ok(at, &searched));
     // Requests of two queries split the rows of the file, too.
     let text = fs::read_to_string("pipelines/vector_search.yaml").expect("a pipeline");
-    fs::write(at.join("two.yaml"), text.replace("queries: 4096", "queries: 2")).expect("a disk");
+    fs::write(at.join("two.yaml"), text.replace("queries: 1024", "queries: 2")).expect("a disk");
     assert_eq!(found, run(at, "two.yaml", &["queries=query_70x4.u8"]));
 }
 
@@ -157,7 +157,7 @@ fn recall_counts_true_neighbours_over_all_requests() {
     }
     // Requests of two queries add up to the same.
     let text = fs::read_to_string("pipelines/vector_search.yaml").expect("a pipeline");
-    fs::write(at.join("two.yaml"), text.replace("queries: 4096", "queries: 2")).expect("a disk");
+    fs::write(at.join("two.yaml"), text.replace("queries: 1024", "queries: 2")).expect("a disk");
     let call = ["run", "two.yaml", "--set", "store=s.arrow", "--set", "k=7", "--set", "format=recall"];
     let call = [&call[..], &["--set", "queries=query_70x4.u8", "--set", "truth=other.ibin"]].concat();
     assert!(ok(at, &call).contains("7@7        0.997959  "));

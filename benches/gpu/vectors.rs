@@ -32,8 +32,8 @@ use super::support::peer::Peer;
 use super::support::{Arguments, Spread, timeline, verdict};
 use super::{memory, several};
 
-/// Queries of a request at most.
-const OF_REQUEST: usize = 4096;
+/// Queries of a request at most, as the pipelines declare it.
+const OF_REQUEST: usize = 1024;
 const SEED: u64 = 7;
 const SAMPLE_DIMENSIONS: usize = 128;
 /// Queries of which each is a request of its own.

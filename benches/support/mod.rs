@@ -20,6 +20,11 @@ use std::fs;
 use std::str::FromStr;
 
 use boxwork_lab::processor;
+use mimalloc::MiMalloc;
+
+// That of the command: thousands of queries are many allocations, and large ones of the system's allocator are new pages each time.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The `name=value` arguments of a bench.
 pub struct Arguments {

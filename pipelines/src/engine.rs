@@ -76,7 +76,7 @@ use boxwork_runtime::feeding::LazyDevices;
 use boxwork_runtime::operator::{
     Cancellation, Catalog, Collected, Environment, Memory, Part, RequestInput, RequestOutput, Resource,
 };
-use boxwork_runtime::parameter::Value;
+use boxwork_runtime::parameter::{QUERIES, Value};
 use boxwork_runtime::prepare::{PrepareError, Prepared};
 use boxwork_runtime::request::{Outcome, RequestError, Submission};
 use boxwork_runtime::statistics::ClassLimit;
@@ -90,6 +90,8 @@ use crate::pipeline::Loaded;
 
 /// Requests of one run under way at once: one computes while the next begins and the last ends.
 const REQUESTS_IN_FLIGHT: usize = 3;
+/// As many of a pipeline that declares its queries, since it takes little time for each: a device would wait for the next request.
+const LARGE_REQUESTS_IN_FLIGHT: usize = 8;
 /// Interval at which a run reports its progress and checks for a cancellation: a tenth of the time in which it stops.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -409,10 +411,14 @@ impl Run<'_> {
             Err(error) => return Some(Failure::Prepare(error)),
         };
         let count = parts.len();
+        let in_flight = match self.prepared.plan().queries > QUERIES {
+            true => LARGE_REQUESTS_IN_FLIGHT,
+            false => REQUESTS_IN_FLIGHT,
+        };
         let mut under_way: VecDeque<UnderWay> = VecDeque::new();
         let mut waiting = parts.into_iter().enumerate();
         loop {
-            while under_way.len() < REQUESTS_IN_FLIGHT {
+            while under_way.len() < in_flight {
                 let Some((idx, values)) = waiting.next() else { break };
                 match self.submit(values, Part { idx, count }) {
                     Ok(request) => under_way.push_back(request),

@@ -34,7 +34,7 @@ pub const GROUPS_WANTED: usize = 2048;
 /// The most times that a group takes rows.
 const PASSES_MAX: usize = 16;
 /// Queries that one piece of work takes.
-const QUERIES_OF_PIECE: usize = 64;
+const NUMBERS_OF_PIECE: usize = 1 << 15;
 /// Entries of a list, at least.
 const ENTRIES_MIN: usize = 1024;
 
@@ -239,8 +239,9 @@ impl DeviceQueries {
         pieces: &mut Pieces<'_>,
     ) -> Option<Self> {
         let mut numbers = vec![0.0; queries.len() * dimensions];
-        let parts = numbers.chunks_mut((QUERIES_OF_PIECE * dimensions).max(1)).map(Mutex::new);
-        let parts: Vec<_> = parts.zip(queries.chunks(QUERIES_OF_PIECE)).collect();
+        let of_piece = NUMBERS_OF_PIECE.div_ceil(dimensions.max(1));
+        let parts = numbers.chunks_mut((of_piece * dimensions).max(1)).map(Mutex::new);
+        let parts: Vec<_> = parts.zip(queries.chunks(of_piece)).collect();
         let of_parts = collect(pieces, parts.len(), |piece| {
             let (part, queries) = &parts[piece];
             // A part belongs to one thread.

@@ -4,6 +4,7 @@
 //! slots bound pieces of the store side by side; each piece begins with the ranges that the pieces before it have left.
 
 pub(super) mod numbers;
+mod asked;
 mod sums;
 mod block;
 pub(super) mod candidates;
@@ -30,6 +31,7 @@ use boxwork_stores::store_error::StoreError;
 use boxwork_stores::subset::Subset;
 use boxwork_stores::vector_codes::vectors_of;
 
+use self::asked::Asked;
 use self::numbers::Numbers;
 use self::on_device::{Chunks, DEVICE_ROWS_MIN, Sized, VectorScan};
 use self::source::Source;
@@ -38,8 +40,7 @@ use crate::devices::code_path;
 use crate::devices::stage::DeviceStage;
 use crate::resources::{self, SPACE, check_range, device_parameter, get_range, range_parameter};
 use crate::search::answers::Answers;
-use crate::search::queries::{K, Queries};
-use crate::search::scan_lists::query_vectors;
+use crate::search::queries::K;
 use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 
 const INPUTS: &[In] = &[QUERIES[0], first::CANDIDATES];
@@ -164,7 +165,7 @@ struct NearestVectors {
 
 /// A request under way.
 struct Search {
-    queries: Queries,
+    queries: Asked,
     packed: Packed,
     found: Found,
     /// The objects to search among, if not all.
@@ -255,10 +256,8 @@ impl NearestVectors {
     fn begin(&self, cx: &mut Context<'_>) -> Result<Search, BoxError> {
         let Shared { space, vectors, measure, codes, .. } = &*self.shared;
         let subset = self.among.read(cx, &**space.store())?;
-        let queries = Queries::of_side(cx, INPUTS[0], space)?;
         let dimensions = vectors.kind().dimensions();
-        let asked = cx.side(INPUTS[0]).to_vec();
-        let (_, numbers) = query_vectors(cx, &asked, dimensions)?;
+        let (queries, numbers) = Asked::read(cx, space, dimensions)?;
         let numbers = Numbers::new(dimensions, Arc::new(numbers));
         let few = subset.as_ref().filter(|subset| is_few(subset, &**space.store()));
         let mut search = Search {
@@ -287,8 +286,8 @@ impl NearestVectors {
             return Ok(search);
         }
         let sizes = (self.k, self.range);
-        let (ranges, ranked_first) =
-            first::ranges(cx, &search.queries, &**space.store(), subset.as_deref(), sizes)?;
+        let queries = search.queries.prepared(cx, space)?;
+        let (ranges, ranked_first) = first::ranges(cx, queries, &**space.store(), subset.as_deref(), sizes)?;
         let (numbers, path) = (numbers.each(0..numbers.len()), CodePath::detect());
         let bytes = || ByteQueries::new(path, *measure, vectors.kind().number_type(), dimensions, &numbers);
         // Products of bytes are as fast as bounds by 8 bits, and leave no more than the answer.

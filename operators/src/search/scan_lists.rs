@@ -36,8 +36,8 @@ use crate::search::subset::{Among, CLASS, IDS, SUBSET, is_few};
 /// The most rows of an envelope.
 const ENVELOPE_ROWS: usize = 4096;
 
-/// Queries that a slot copies at a time.
-const COPIED_AT_ONCE: usize = 128;
+/// Numbers of queries that a slot copies at a time, in less time than another slot takes to wake.
+const COPIED_AT_ONCE: usize = 1 << 16;
 
 /// The parameter of boxes that use lists.
 pub(crate) const LISTS: Parameter =
@@ -286,8 +286,9 @@ pub(crate) fn query_vectors(
     }
     found.sort_by_key(|(number, _)| *number);
     let mut vectors = vec![0.0; found.len() * dimensions];
-    let to = vectors.chunks_mut(COPIED_AT_ONCE * dimensions);
-    let mut pieces: Vec<_> = found.chunks(COPIED_AT_ONCE).zip(to).map(|piece| (piece, None)).collect();
+    let at_once = COPIED_AT_ONCE.div_ceil(dimensions);
+    let to = vectors.chunks_mut(at_once * dimensions);
+    let mut pieces: Vec<_> = found.chunks(at_once).zip(to).map(|piece| (piece, None)).collect();
     cx.inside(|inside| {
         inside.for_each_chunk_of(&mut pieces, 1, |_, pieces| {
             for ((from, to), infinite) in pieces {

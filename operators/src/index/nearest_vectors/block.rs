@@ -185,6 +185,11 @@ impl VectorBlock {
         self.shared.chunks.rows(&self.shared.vectors, self.chunk)
     }
 
+    /// Entries that come back for a query at most.
+    pub(super) fn back(&self) -> usize {
+        self.request.back
+    }
+
     /// How many rows may be among the nearest of a query; nothing if its list has overflowed.
     pub(super) fn listed(&self, query: usize) -> Option<u64> {
         let count =

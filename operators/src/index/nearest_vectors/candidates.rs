@@ -40,6 +40,11 @@ impl Candidates {
         Self { nearest, are_all_known: true, known, computed }
     }
 
+    /// Whether all distances are known.
+    pub(in crate::index) fn are_all_known(&self) -> bool {
+        self.are_all_known
+    }
+
     /// Takes them, and leaves none.
     pub(in crate::index) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::known(None, Vec::new(), 0))

@@ -55,8 +55,8 @@ pub(in crate::index) fn has_units(device: &Device) -> bool {
     device.info().compute_capability.is_some_and(|capability| capability >= UNITS_FROM)
 }
 
-/// Queries whose lists a slot takes over at a time.
-const QUERIES_AT_ONCE: usize = 64;
+/// Entries that a slot takes over at a time: fewer take less time than a slot does to wake.
+const ENTRIES_AT_ONCE: usize = 4096;
 
 /// A part of the scan.
 pub(super) enum Item {
@@ -389,8 +389,9 @@ impl DeviceTask for VectorScan {
         let mut of_queries: Vec<(&mut Nearest, &mut OfQuery)> = of_queries.collect();
         // Values limit the search in chunks to come.
         let is_last = self.groups[group].left == 1;
+        let at_once = (ENTRIES_AT_ONCE / block.back()).max(1);
         cx.inside(|inside| {
-            inside.for_each_chunk_of(&mut of_queries, QUERIES_AT_ONCE, |first, of_queries| {
+            inside.for_each_chunk_of(&mut of_queries, at_once, |first, of_queries| {
                 for (place, (found, known)) in (first..).zip(of_queries) {
                     let came = block.entries(place).map_or(0, |entries| entries.count());
                     let computed = block.listed(place).unwrap_or(0);

@@ -13,6 +13,9 @@ use crate::search::queries::Query;
 
 /// f64 distances that are computed before the range is looked at again.
 const EXACT_ROWS: usize = 64;
+/// Rows with known distances that a slot ranks at a time, and queries at most.
+const KNOWN_ROWS: usize = 4096;
+const KNOWN_QUERIES: usize = 256;
 
 impl Search {
     /// Goes on with the scan on devices, and ranks the queries for which it is done.
@@ -55,39 +58,44 @@ impl Search {
             Found::Values(found) => {
                 found.drain(..).map(|found| Left::Values(Candidates::unknown(found))).collect()
             }
-            Found::All(rows) => self.queries.iter().map(|_| Left::All(Arc::clone(rows))).collect(),
+            Found::All(rows) => (0..self.queries.len()).map(|_| Left::All(Arc::clone(rows))).collect(),
         }
     }
 
     /// Ranks what is left of some queries, side by side.
     pub(super) fn rank(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         shared: &Shared,
         first: usize,
         lefts: Vec<Left>,
         (k, range): (usize, f64),
     ) -> Result<Answers, BoxError> {
-        let queries: Vec<&Query> = self.queries.iter().skip(first).take(lefts.len()).collect();
         let is_few = matches!(self.found, Found::All(_));
+        // A query without distances to compute takes less time than a slot does to wake.
+        let are_known = lefts.iter().all(Left::is_known);
+        let at_once = if are_known { (KNOWN_ROWS / k.max(1)).clamp(1, KNOWN_QUERIES) } else { 1 };
+        let queries = if are_known { None } else { Some(self.queries.prepared(cx, &shared.space)?) };
         let mut answers: Vec<(Option<Left>, Option<Answer>)> =
             lefts.into_iter().map(|left| (Some(left), None)).collect();
         cx.inside(|inside| {
             let cancelled = inside.cancelled();
-            inside.for_each_chunk_of(&mut answers, 1, |idx, of_query| {
-                let (left, answer) = &mut of_query[0];
-                *answer = left.take().map(|left| exact(queries[idx], left, k, range, &cancelled));
+            inside.for_each_chunk_of(&mut answers, at_once, |idx, of_queries| {
+                for (place, (left, answer)) in (first + idx..).zip(of_queries) {
+                    let query = queries.map(|queries| queries.at(place));
+                    *answer = left.take().map(|left| exact(query, left, k, range, &cancelled));
+                }
             });
         });
         shared.space.store().confirm()?;
         let (mut left, mut computed, mut on_devices) = (0, 0, 0);
-        let mut found = Vec::with_capacity(queries.len());
-        for (query, (_, answer)) in queries.iter().zip(answers) {
+        let mut found = Vec::with_capacity(answers.len());
+        for (number, (_, answer)) in self.queries.numbers()[first..].iter().zip(answers) {
             let Some(answer) = answer else { continue };
             let answer = answer?;
             (left, computed) = (left + answer.left, computed + answer.computed);
             on_devices += answer.on_devices;
-            found.push((query.number, answer.nearest));
+            found.push((*number, answer.nearest));
         }
         match &self.packed {
             _ if is_few => (),
@@ -140,6 +148,13 @@ pub(super) enum Left {
     All(Arc<[(f64, u32)]>),
 }
 
+impl Left {
+    /// Whether all distances are known.
+    fn is_known(&self) -> bool {
+        matches!(self, Self::Values(candidates) if candidates.are_all_known())
+    }
+}
+
 /// Leaves the k least, in order.
 fn k_least(found: &mut Vec<(f64, u64)>, k: usize) {
     let order = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
@@ -155,8 +170,9 @@ fn k_least(found: &mut Vec<(f64, u64)>, k: usize) {
     found.sort_unstable_by(order);
 }
 
-/// The k least (distance, id) of what is left, the least bounds first, up to the first bound beyond the k-th distance.
-pub(super) fn exact(query: &Query, left: Left, k: usize, range: f64, interrupt: Interrupt<'_>) -> Answer {
+/// The k least (distance, id) of what is left, the least bounds first, up to the first bound beyond the k-th distance. What is known
+/// needs no query.
+fn exact(query: Option<&Query>, left: Left, k: usize, range: f64, interrupt: Interrupt<'_>) -> Answer {
     let (mut found, mut computed) = (Vec::new(), 0);
     let has_bounds = matches!(left, Left::Bounds(_));
     let rows: Arc<[(f64, u32)]> = match left {
@@ -182,6 +198,7 @@ pub(super) fn exact(query: &Query, left: Left, k: usize, range: f64, interrupt: 
         }
         let mut ids: Vec<u64> = rows.iter().map(|(_, row)| u64::from(*row)).collect();
         ids.sort_unstable();
+        let query = query.expect("distances that are not known are those of a query");
         let distances = query.exact_until(&ids, interrupt)?;
         computed += ids.len() as u64;
         found.extend(distances.into_iter().zip(ids).filter(|(distance, _)| *distance <= range));
