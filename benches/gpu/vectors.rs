@@ -112,6 +112,11 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
             assert!(of_few(prepared.1) == of_few(&on_slots), "devices find the same");
             let what = format!("k {k}, {queries_count} queries, {count} rows");
             world.compare(&what, prepared, (&all, &found), (number, rounds, count));
+            if trace {
+                world.runtime.take_trace();
+                world.search(prepared.1, &all);
+                timeline::print(&world.runtime.take_trace());
+            }
         }
     }
     // Rows lie on the device as halves, and two numbers for each.
