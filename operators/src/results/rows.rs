@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
-use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow_schema::Metadata;
 use boxwork_runtime::envelope::{Envelope, EnvelopeError};
 use boxwork_runtime::operator::{Bind, BoxError, CALLER, Context, Flow, Operator, OutputWriter, Pushed};
@@ -21,6 +21,8 @@ use crate::results::sink::{Collected, RESULTS, order};
 const BATCH_ROWS: usize = 4096;
 /// From so many rows on an envelope becomes a batch as it is.
 const LARGE_ROWS: usize = 2048;
+/// Names that a slot gathers at a time.
+const NAMES_AT_ONCE: usize = 1024;
 /// Batches whose names are gathered before the last has come.
 const GATHERED_AT_ONCE: usize = 64;
 
@@ -161,21 +163,49 @@ fn with_first_ranks(pieces: Vec<Piece>) -> Result<Vec<Made>, EnvelopeError> {
     Ok(made)
 }
 
-/// Gathers the names of pieces, of those that the store has in memory, side by side: they lie all over the store.
-fn gather(cx: &mut Context<'_>, pieces: Vec<&mut Piece>, store: &dyn Store) -> Result<(), EnvelopeError> {
-    let mut without = Vec::with_capacity(pieces.len());
-    for Piece { envelope, names } in pieces {
-        without.push((envelope.u64s("id")?, names));
+/// Gathers the names of pieces, of those that the store has in memory, side by side: they lie all over the store, and a slot waits
+/// for memory at each of them.
+fn gather(cx: &mut Context<'_>, mut pieces: Vec<&mut Piece>, store: &dyn Store) -> Result<(), EnvelopeError> {
+    let (mut parts, mut ends) = (Vec::new(), Vec::with_capacity(pieces.len()));
+    for piece in &pieces {
+        let ids = piece.envelope.u64s("id")?.chunks(NAMES_AT_ONCE);
+        parts.extend(ids.map(|ids| (ids, None)));
+        ends.push(parts.len());
     }
     cx.inside(|inside| {
         let cancelled = inside.cancelled();
-        inside.for_each_chunk_of(&mut without, 1, |_, without| {
-            for (ids, names) in without.iter_mut().filter(|(ids, _)| !cancelled() && store.is_in(ids)) {
-                **names = Some(names_of(ids, store));
+        inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
+            for (ids, names) in parts.iter_mut().filter(|(ids, _)| !cancelled() && store.is_in(ids)) {
+                *names = Some(names_of(ids, store));
             }
         });
     });
+    let mut gathered = parts.into_iter().map(|(_, names)| names);
+    let mut first = 0;
+    let of_pieces: Vec<_> = ends
+        .into_iter()
+        .map(|end| {
+            let names = gathered.by_ref().take(end - first).collect();
+            first = end;
+            joined(names)
+        })
+        .collect();
+    pieces.iter_mut().zip(of_pieces).for_each(|(piece, names)| piece.names = names);
     Ok(())
+}
+
+/// The names of all parts of a piece; nothing if those of a part were not gathered.
+fn joined(parts: Vec<Option<Result<StringArray, StoreError>>>) -> Option<Result<StringArray, StoreError>> {
+    let parts: Result<Vec<StringArray>, StoreError> = parts.into_iter().collect::<Option<_>>()?;
+    Some(parts.map(|mut parts| {
+        if parts.len() == 1 {
+            return parts.remove(0);
+        }
+        let bytes = parts.iter().map(|names| names.value_data().len()).sum();
+        let mut all = StringBuilder::with_capacity(parts.iter().map(Array::len).sum(), bytes);
+        parts.iter().for_each(|names| all.append_array(names).expect("names of a piece fit into a column"));
+        all.finish()
+    }))
 }
 
 /// The names of some objects.
