@@ -44,6 +44,9 @@ pub(in crate::index) const DEVICE_ROWS_MIN: u64 = 1 << 16;
 const SIZES: Sizes = Sizes { block: [1, 1], block_min: [1, 1], slots: [1, 1], blocks_per_device: 2 };
 /// Queries of a block at most: while a device scans for some, slots rank others.
 const GROUP_QUERIES: usize = 2048;
+/// Queries of a block at least, if several devices divide them: other requests keep the other devices busy, and fewer take as many
+/// launches.
+const SHARE_QUERIES: usize = 1024;
 /// Queries of a block whose first entry is computed again.
 const CHECKED: usize = 16;
 
@@ -154,7 +157,10 @@ impl VectorScan {
         // Chunks are spread over devices; where shares would be uneven, queries are.
         let has_replicas = residence.is_whole() && !chunks.is_multiple_of(allowed.len());
         let of_group = match has_replicas {
-            true => sized.queries.min(numbers.len().div_ceil(allowed.len()).next_multiple_of(GROUP)),
+            true => {
+                let share = numbers.len().div_ceil(allowed.len()).max(SHARE_QUERIES);
+                sized.queries.min(share.next_multiple_of(GROUP))
+            }
             false => sized.queries,
         };
         let both = shared.chunks.residence_of_both(&shared.vectors, devices, allowed);

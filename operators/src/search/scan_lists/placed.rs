@@ -13,8 +13,8 @@ use boxwork_stores::subset::Subset;
 
 use super::slots::bring_in;
 
-/// Queries that a slot takes at a time.
-const QUERIES_AT_ONCE: usize = 64;
+/// Queries that a slot takes at a time: each reads the centroids of its lists, from all over memory.
+const QUERIES_AT_ONCE: usize = 16;
 /// Panels of a segment at most: a chunk has whole segments.
 const SEGMENT_PANELS: usize = 1 << 13;
 
