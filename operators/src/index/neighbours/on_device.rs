@@ -1,6 +1,6 @@
 //! The graph of neighbours on devices: vectors are queries of scans, batch by batch, and slots rank what these leave.
 //!
-//! Two scans are under way at a time, so devices compute one while slots rank the other.
+//! Several scans are under way at a time, so devices compute some while slots rank another.
 //!
 //! Invariant: the graph is the one that slots compute: neighbours by (f64 distance, row).
 
@@ -27,8 +27,8 @@ use crate::index::nearest_vectors::on_device::{Scan, Sized};
 const BATCH_ROWS: usize = 8192;
 /// The bytes of the lists of a scan on a device, about.
 const LISTS_BYTES: usize = 1 << 28;
-/// Scans under way.
-const UNDER_WAY: usize = 2;
+/// Scans under way for each device; one more is being ranked.
+const OF_DEVICE: usize = 2;
 /// Rows that a slot ranks at a time.
 const PIECE_ROWS: usize = 64;
 
@@ -47,6 +47,7 @@ pub(super) struct Batches {
     picked: Picked,
     sized: Sized,
     of_batch: usize,
+    under_way: usize,
     /// The first row without a scan.
     next: usize,
     /// Scans, and the rows that are their queries.
@@ -70,7 +71,6 @@ impl Batches {
         }
         let plan = Plan::new(k + 1);
         let usual = (LISTS_BYTES / (plan.capacity * size_of::<[u32; 2]>())).clamp(1, BATCH_ROWS);
-        // Two scans are under way, so one device needs no smaller groups.
         let devices = picked.devices.as_ref().map_or(1, |(_, allowed)| allowed.len());
         let of_group = Sized { queries: usual.div_ceil(devices.max(1)), ..Sized::new(plan) };
         let (of_batch, sized) = sized.unwrap_or((usual, of_group));
@@ -85,6 +85,7 @@ impl Batches {
             picked: picked.clone(),
             sized,
             of_batch,
+            under_way: OF_DEVICE * devices + 1,
             next: 0,
             scans: VecDeque::new(),
             neighbours: vec![0; ids.len() * k],
@@ -95,7 +96,7 @@ impl Batches {
     /// Goes on; `Done` once all rows have their neighbours.
     pub(super) fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let count = self.ids.len();
-        while self.scans.len() < UNDER_WAY && self.next < count {
+        while self.scans.len() < self.under_way && self.next < count {
             let rows = self.next..count.min(self.next + self.of_batch);
             let queries = Numbers::of_rows(self.dimensions, Arc::clone(&self.rows), rows.clone());
             let sizes = (self.k + 1, self.slots, self.sized);
