@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
     let space = spaces::open(&DistanceOptions::named("l2"), Arc::clone(&store)).expect("a space");
     let trace = arguments.get("timeline", 0) != 0;
     let runtime = Runtime::start(Config { trace, ..config(workers, devices) }).expect("threads");
-    let world = World { runtime, store, space, dimensions };
+    let world = World { runtime, trace, store, space, dimensions };
 
     let parent = arguments.text("folder").map_or_else(std::env::temp_dir, Into::into);
     let folder = tempfile::tempdir_in(parent).expect("the folder can be written to");
@@ -112,11 +112,6 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
             assert!(of_few(prepared.1) == of_few(&on_slots), "devices find the same");
             let what = format!("k {k}, {queries_count} queries, {count} rows");
             world.compare(&what, prepared, (&all, &found), (number, rounds, count));
-            if trace {
-                world.runtime.take_trace();
-                world.search(prepared.1, &all);
-                timeline::print(&world.runtime.take_trace());
-            }
         }
     }
     // Rows lie on the device as halves, and two numbers for each.
@@ -256,6 +251,7 @@ fn compare(path: &Path, ids: &[u64]) {
 
 struct World {
     runtime: Runtime,
+    trace: bool,
     store: Arc<dyn Store>,
     space: Arc<dyn boxwork_stores::space::Space>,
     dimensions: usize,
@@ -295,6 +291,11 @@ impl World {
         assert!(is_found(on_one) && is_found(on_all), "and again");
         let wanted = if rows >= 8_000_000 { [1.8, 3.4] } else { [1.9, 3.7] };
         several::compare(what, (number, rounds), wanted, || drop(search(on_one)), || drop(search(on_all)));
+        if self.trace {
+            self.runtime.take_trace();
+            search(on_all);
+            timeline::print(&self.runtime.take_trace());
+        }
     }
 
     fn search(&self, prepared: &Arc<Prepared>, asked: &[RecordBatch]) -> Answers {
