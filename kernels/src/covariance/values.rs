@@ -31,7 +31,7 @@ pub(super) enum Held {
 /// Memory for the steps of an expression, used again from column to column.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
-    /// Where the values of each step are.
+    /// The place of each step's values.
     pub(super) held: Vec<Held>,
     /// A row for each step: its values.
     pub(super) values: Vec<Vec<f64>>,
@@ -39,7 +39,7 @@ pub struct Scratch {
     pub(super) sums: Vec<Vec<f64>>,
     /// The weights, and a row for each step: the derivative of the weighted sum by its values.
     pub(super) adjoint: Vec<Vec<f64>>,
-    /// Where the adjoint of each step is: the row, and a factor of its numbers.
+    /// The place of each step's adjoint: the row, and a factor of its numbers.
     pub(super) given: Vec<(usize, f64)>,
     /// The derivative by ln l_d over what depends on d.
     pub(super) slope: Vec<f64>,

@@ -248,7 +248,7 @@ fn noise_of_patches_apart_keeps_its_variance_and_shared_noise_has_no_details() {
     assert!(
         stack_variances(&matrix, &[(0, 0), (8, 0)]).concat().concat().iter().all(|v| (v - 1.0).abs() < 1e-12)
     );
-    // The same patch twice: all of the noise is in the mean.
+    // A patch that comes twice has all of its noise in the mean.
     let twice = stack_variances(&matrix, &[(3, 4), (3, 4)]);
     assert!((twice[0][2][5] - 2.0).abs() < 1e-12 && (twice[1][2][5] - f64::from(VARIANCE_MIN)).abs() < 1e-12);
 }

@@ -1,6 +1,6 @@
 //! The variance of noise in the coefficients of a stack whose patches overlap.
 //!
-//! Where two patches of a stack share pixels, they share their noise: so noise of a constant variance in the picture has another
+//! Patches of a stack share the noise of the pixels that they share: so noise of a constant variance in the picture has another
 //! variance in each coefficient along the stack. Correlations of a coefficient depend only on the distance of its two
 //! patches, and are products of those of a row and of a column of pixels.
 //!
@@ -42,9 +42,9 @@ const LANES_MAX: usize = 16;
 
 /// Correlations by distance; those from the size of a patch on are 0, as patches so far apart share nothing.
 pub(crate) struct Correlations {
-    /// Of rows of pixels: each as often as a row of coefficients has numbers.
+    /// Correlations of rows of pixels: each as often as a row of coefficients has numbers.
     rows: [[f32; COEFFICIENTS]; DISTANCES],
-    /// Of columns of pixels: those of all columns, again and again.
+    /// Correlations of columns of pixels: those of all columns, again and again.
     columns: [[f32; LANES_MAX]; DISTANCES],
 }
 
@@ -116,7 +116,6 @@ pub(crate) fn variances<L: Lanes, const P: usize, const R: usize>(
 }
 
 /// The sum of the correlations of all pairs of one of `step` patches from `base` on and one of the next `step`, by coefficient.
-#[expect(clippy::needless_range_loop, reason = "a number of vectors that each path knows")]
 #[inline(always)]
 fn of_few<L: Lanes, const P: usize, const R: usize>(
     lanes: L,
@@ -136,12 +135,25 @@ fn of_few<L: Lanes, const P: usize, const R: usize>(
             count += 1;
         }
     }
+    let tables = pairs[..count]
+        .iter()
+        .map(|(rows, columns)| (&correlations.rows[*rows], &correlations.columns[*columns]));
+    sum_of_products::<L, P, R>(lanes, tables, sums);
+}
+
+/// The sums, over pairs of tables, of the products of a number of the rows' table and one of the columns'.
+#[expect(clippy::needless_range_loop, reason = "a number of vectors that each path knows")]
+#[inline(always)]
+fn sum_of_products<'a, L: Lanes, const P: usize, const R: usize>(
+    lanes: L,
+    tables: impl Iterator<Item = (&'a [f32; COEFFICIENTS], &'a [f32; LANES_MAX])> + Clone,
+    sums: &mut [f32; COEFFICIENTS],
+) {
     for from in (0..P * R).step_by(BLOCK) {
         let mut some = [lanes.splat(0.0); BLOCK / 4];
-        for (rows, columns) in &pairs[..count] {
+        for (rows, columns) in tables.clone() {
             // Sizes that the compiler knows, so that it checks none.
-            let rows: &[f32; BLOCK] = correlations.rows[*rows][from..].first_chunk().expect("a whole block");
-            let columns = &correlations.columns[*columns];
+            let rows: &[f32; BLOCK] = rows[from..].first_chunk().expect("a whole block");
             for vector in 0..BLOCK / L::COUNT {
                 let at = vector * L::COUNT;
                 let product = lanes.mul(lanes.load(&rows[at..]), lanes.load(&columns[at % R..]));
@@ -156,7 +168,6 @@ fn of_few<L: Lanes, const P: usize, const R: usize>(
 }
 
 /// As [`of_few`], for a multiple of [`WIDTH`] patches: counts their pairs by distance before correlations are added.
-#[expect(clippy::needless_range_loop, reason = "a number of vectors that each path knows")]
 #[inline(always)]
 fn of_many<L: Lanes, const P: usize, const R: usize>(
     lanes: L,
@@ -179,21 +190,7 @@ fn of_many<L: Lanes, const P: usize, const R: usize>(
             lanes.store(sum, &mut of_rows[rows][from..]);
         }
     }
-    for from in (0..P * R).step_by(BLOCK) {
-        let mut some = [lanes.splat(0.0); BLOCK / 4];
-        for (rows, of_rows) in correlations.rows[..P].iter().zip(&of_rows) {
-            let rows: &[f32; BLOCK] = rows[from..].first_chunk().expect("a whole block");
-            for vector in 0..BLOCK / L::COUNT {
-                let at = vector * L::COUNT;
-                let product = lanes.mul(lanes.load(&rows[at..]), lanes.load(&of_rows[at % R..]));
-                some[vector] = lanes.add(some[vector], product);
-            }
-        }
-        let into: &mut [f32; BLOCK] = sums[from..].first_chunk_mut().expect("a whole block");
-        for vector in 0..BLOCK / L::COUNT {
-            lanes.store(some[vector], &mut into[vector * L::COUNT..]);
-        }
-    }
+    sum_of_products::<L, P, R>(lanes, correlations.rows[..P].iter().zip(&of_rows), sums);
 }
 
 /// The number of pairs of one of `step` patches from `base` on and one of the next `step`, by rows away, then columns.

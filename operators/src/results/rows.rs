@@ -166,41 +166,32 @@ fn with_first_ranks(pieces: Vec<Piece>) -> Result<Vec<Made>, EnvelopeError> {
 /// Gathers the names of pieces, of those that the store has in memory, side by side: they lie all over the store, and a slot waits
 /// for memory at each of them.
 fn gather(cx: &mut Context<'_>, mut pieces: Vec<&mut Piece>, store: &dyn Store) -> Result<(), EnvelopeError> {
-    let (mut parts, mut ends) = (Vec::new(), Vec::with_capacity(pieces.len()));
+    let mut of_pieces = Vec::with_capacity(pieces.len());
     for piece in &pieces {
         let ids = piece.envelope.u64s("id")?.chunks(NAMES_AT_ONCE);
-        parts.extend(ids.map(|ids| (ids, None)));
-        ends.push(parts.len());
+        of_pieces.push(ids.map(|ids| (ids, None)).collect::<Vec<_>>());
     }
+    let mut parts: Vec<_> = of_pieces.iter_mut().flatten().collect();
     cx.inside(|inside| {
         let cancelled = inside.cancelled();
         inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
-            for (ids, names) in parts.iter_mut().filter(|(ids, _)| !cancelled() && store.is_in(ids)) {
+            for (ids, names) in parts.iter_mut().filter(|part| !cancelled() && store.is_in(part.0)) {
                 *names = Some(names_of(ids, store));
             }
         });
     });
-    let mut gathered = parts.into_iter().map(|(_, names)| names);
-    let mut first = 0;
-    let of_pieces: Vec<_> = ends
-        .into_iter()
-        .map(|end| {
-            let names = gathered.by_ref().take(end - first).collect();
-            first = end;
-            joined(names)
-        })
-        .collect();
-    pieces.iter_mut().zip(of_pieces).for_each(|(piece, names)| piece.names = names);
+    let names: Vec<_> =
+        of_pieces.into_iter().map(|parts| joined(parts.into_iter().map(|(_, names)| names))).collect();
+    pieces.iter_mut().zip(names).for_each(|(piece, names)| piece.names = names);
     Ok(())
 }
 
 /// The names of all parts of a piece; nothing if those of a part were not gathered.
-fn joined(parts: Vec<Option<Result<StringArray, StoreError>>>) -> Option<Result<StringArray, StoreError>> {
-    let parts: Result<Vec<StringArray>, StoreError> = parts.into_iter().collect::<Option<_>>()?;
-    Some(parts.map(|mut parts| {
-        if parts.len() == 1 {
-            return parts.remove(0);
-        }
+fn joined(
+    parts: impl Iterator<Item = Option<Result<StringArray, StoreError>>>,
+) -> Option<Result<StringArray, StoreError>> {
+    let parts: Result<Vec<StringArray>, StoreError> = parts.collect::<Option<_>>()?;
+    Some(parts.map(|parts| {
         let bytes = parts.iter().map(|names| names.value_data().len()).sum();
         let mut all = StringBuilder::with_capacity(parts.iter().map(Array::len).sum(), bytes);
         parts.iter().for_each(|names| all.append_array(names).expect("names of a piece fit into a column"));
@@ -290,7 +281,8 @@ mod tests {
                     let mut given = pieces(rows.chunks(len));
                     // Slots gather some of the names.
                     for piece in given.iter_mut().step_by(2) {
-                        piece.names = Some(names_of(piece.envelope.u64s("id").unwrap(), &*store));
+                        let parts = piece.envelope.u64s("id").unwrap().chunks(NAMES_AT_ONCE);
+                        piece.names = joined(parts.map(|ids| Some(names_of(ids, &*store))));
                     }
                     if is_reversed {
                         given.reverse();
@@ -327,6 +319,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn names_of_which_a_part_is_missing_are_read_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = testing::store(folder.path(), 2);
+        let part = |ids: &[u64]| Some(names_of(ids, &*store));
+        let all = joined([part(&[1]), part(&[0, 1])].into_iter()).unwrap().unwrap();
+        let expected = [1, 0, 1].map(|id| store.name(id).unwrap());
+        assert_eq!(all.iter().flatten().collect::<Vec<_>>(), expected);
+        assert!(joined([part(&[1]), None].into_iter()).is_none());
+        assert_eq!(joined([].into_iter()).unwrap().unwrap().len(), 0);
     }
 
     #[test]

@@ -28,7 +28,7 @@ const SPREAD: usize = CHUNK + VECTORS * WORDS;
 static UP: [u64; 4] = [0, 1 << 63, 0, 0];
 static DOWN: [u64; 4] = [0, 0, 1 << 63, 0];
 
-/// What words know: by row of bits, then by word.
+/// Rises and falls that words know: by row of bits, then by word.
 #[derive(Debug)]
 pub(super) struct State {
     /// Rows that rise down the word's last column, those that fall, and the rows that rise and fall from the column before it.
