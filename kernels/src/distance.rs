@@ -34,6 +34,7 @@ use std::fmt;
 
 use thiserror::Error;
 
+pub use alignment::device as alignments;
 pub use alignment::{
     COST_MAX, CostError, Dtw, Edit, EditCosts, LetterMatrix, LocalScores, MATRIX_LETTERS_MAX, MatrixFault,
 };

@@ -22,6 +22,7 @@ pub use self::block::TextBlock;
 use self::numbered::Numbered;
 pub use self::pair_planes::PairPlanes;
 pub use self::planes::TextPlanes;
+pub(in crate::distance) use self::planes::{Alphabet, Letters};
 pub use self::tiles::{Long, TILED_LETTERS_MIN, Tiles};
 use super::{Distance, DistanceError, Properties, Slack};
 use crate::CodePath;

@@ -118,8 +118,19 @@ impl EditCosts {
         self.matrix.as_ref()
     }
 
+    /// The cost of replacing a letter by another one, if the matrix has none for them.
+    pub(super) fn replace(&self) -> u32 {
+        self.replace.min(self.insert + self.delete)
+    }
+
+    /// No number of a table of so many rows and columns is larger.
+    pub(super) fn most(&self, rows: usize, columns: usize) -> u64 {
+        // A cell is at most its row by deletions and its column by insertions; a further cell is looked at beyond.
+        (rows + columns + 2) as u64 * u64::from(self.insert.max(self.delete))
+    }
+
     /// The cost of replacing a letter, or of deleting it and inserting the other.
-    fn replaced(&self, a: char, b: char) -> u32 {
+    pub(super) fn replaced(&self, a: char, b: char) -> u32 {
         if a == b {
             return 0;
         }
@@ -144,8 +155,7 @@ impl EditCosts {
     ) -> Result<(), Interrupted> {
         assert_eq!(texts.len(), out.len(), "a distance a text");
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
-        // A cell is at most its row by deletions and its column by insertions; a further cell is looked at beyond.
-        let most = (from.len() + longest + 2) as u64 * u64::from(self.insert.max(self.delete));
+        let most = self.most(from.len(), longest);
         let alphabet = Alphabet::of(from, self.matrix.as_deref());
         if most < u64::from(u16::MAX) && alphabet.fits::<u16>() {
             self.each::<u16>(path, &alphabet, texts, out, interrupt)
@@ -167,8 +177,7 @@ impl EditCosts {
     where
         for<'a, 'b> Compare<'a, 'b, N, Costs<N>>: Work<Done = Result<(), Interrupted>>,
     {
-        let replace = self.replace.min(self.insert + self.delete);
-        let [insert, delete, replace] = [self.insert, self.delete, replace].map(|cost| cost as usize);
+        let [insert, delete, replace] = [self.insert, self.delete, self.replace()].map(|cost| cost as usize);
         // Padding costs nothing, as nothing is read of it.
         let table = alphabet.table(|a, b| N::of(self.replaced(a, b) as usize), N::of(replace), N::default());
         let recurrence = Costs { insert: N::of(insert), delete: N::of(delete), replace: N::of(replace) };

@@ -45,15 +45,30 @@ impl LocalScores {
         Self { matrix: Some(matrix), ..self }
     }
 
-    /// The largest number that is added or taken away.
-    fn largest(&self) -> u32 {
-        let numbers = [self.equal, self.replace, self.insert, self.delete];
-        let of_matrix =
-            self.matrix.iter().flat_map(|matrix| matrix.pairs()).map(|pair| pair.2.unsigned_abs());
-        numbers.into_iter().chain(of_matrix).fold(0, u32::max)
+    /// The numbers `equal`, `replace`, `insert` and `delete`.
+    pub(super) fn numbers(&self) -> [u32; 4] {
+        [self.equal, self.replace, self.insert, self.delete]
     }
 
-    fn score(&self, a: char, b: char) -> i64 {
+    /// The scores of pairs of letters, if there are such.
+    pub(super) fn matrix(&self) -> Option<&LetterMatrix> {
+        self.matrix.as_deref()
+    }
+
+    /// No number of a table of so many rows and columns is larger.
+    pub(super) fn most(&self, rows: usize, columns: usize) -> u64 {
+        // Each pair adds at most the largest number; a cell has a score more, and the number by which all are raised.
+        (rows.min(columns) + 3) as u64 * u64::from(self.largest())
+    }
+
+    /// The largest number that is added or taken away.
+    fn largest(&self) -> u32 {
+        let of_matrix =
+            self.matrix.iter().flat_map(|matrix| matrix.pairs()).map(|pair| pair.2.unsigned_abs());
+        self.numbers().into_iter().chain(of_matrix).fold(0, u32::max)
+    }
+
+    pub(super) fn score(&self, a: char, b: char) -> i64 {
         let of_matrix = self.matrix.as_ref().and_then(|matrix| matrix.number(a, b)).map(i64::from);
         of_matrix.unwrap_or(if a == b { i64::from(self.equal) } else { -i64::from(self.replace) })
     }
@@ -75,8 +90,7 @@ impl LocalScores {
     ) -> Result<(), Interrupted> {
         assert_eq!(texts.len(), out.len(), "a score a text");
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
-        // Each pair adds at most the largest number; a cell has a score more, and the number by which all are raised.
-        let most = (from.len().min(longest) + 3) as u64 * u64::from(self.largest());
+        let most = self.most(from.len(), longest);
         let alphabet = Alphabet::of(from, self.matrix.as_deref());
         if most < u64::from(u16::MAX) && alphabet.fits::<u16>() {
             self.each::<u16>(path, &alphabet, texts, out, interrupt)

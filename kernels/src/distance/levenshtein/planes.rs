@@ -54,14 +54,14 @@ pub(super) struct Bundle {
 
 /// The different letters of some texts, each with a code.
 #[derive(Debug)]
-pub(super) struct Alphabet {
+pub(in crate::distance) struct Alphabet {
     table: [u16; TABLE],
     others: Vec<(char, u16)>,
     len: usize,
 }
 
 /// The letters that some texts have.
-pub(super) struct Letters {
+pub(in crate::distance) struct Letters {
     table: [bool; TABLE],
     others: BTreeSet<char>,
 }
@@ -178,7 +178,7 @@ fn short<'a, 'b>(texts: &'b [&'a [char]]) -> impl Iterator<Item = &'a [char]> + 
 
 impl Letters {
     /// Those of some texts; of far too many, some.
-    pub(super) fn of<'a>(texts: impl Iterator<Item = &'a [char]>) -> Self {
+    pub(in crate::distance) fn of<'a>(texts: impl Iterator<Item = &'a [char]>) -> Self {
         let (mut table, mut others) = ([false; TABLE], BTreeSet::new());
         for letter in texts.flatten() {
             match table.get_mut(*letter as usize) {
@@ -195,7 +195,7 @@ impl Letters {
 
 impl Alphabet {
     /// The alphabet of some letters; nothing if they are too many.
-    pub(super) fn of(parts: Vec<Letters>) -> Option<Self> {
+    pub(in crate::distance) fn of(parts: Vec<Letters>) -> Option<Self> {
         let (mut is_used, mut others) = ([false; TABLE], BTreeSet::new());
         for part in parts {
             is_used.iter_mut().zip(part.table).for_each(|(all, part)| *all |= part);
@@ -219,8 +219,14 @@ impl Alphabet {
         (self.len.next_power_of_two().ilog2() as usize).max(1)
     }
 
+    /// The letters in the order of their codes, which begin at 0.
+    pub(in crate::distance) fn letters(&self) -> Vec<char> {
+        let of_table = ('\0'..).zip(self.table).filter(|(_, code)| *code != NEVER).map(|(letter, _)| letter);
+        of_table.chain(self.others.iter().map(|other| other.0)).collect()
+    }
+
     /// The code of a letter; [`NEVER`] if no text has it.
-    pub(super) fn code(&self, letter: char) -> u16 {
+    pub(in crate::distance) fn code(&self, letter: char) -> u16 {
         match self.table.get(letter as usize) {
             Some(code) => *code,
             None => match self.others.binary_search_by_key(&letter, |other| other.0) {
