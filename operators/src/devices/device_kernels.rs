@@ -1,5 +1,6 @@
 //! The device programs that several boxes launch: the arguments of their kernels, in the order of the text.
 
+mod alignments;
 mod clusters;
 mod edits;
 mod factor;
@@ -8,6 +9,7 @@ mod lists;
 mod measures;
 mod vectors;
 
+pub use self::alignments::align_with_queries;
 pub use self::clusters::{assign_program, means_program};
 pub use self::edits::{Limits, compare_pairs, compare_with_queries};
 pub use self::factor::{factor_program, fill_program, slopes_program};
