@@ -272,6 +272,47 @@ fn permutations_of_devices_have_the_bytes_of_the_processor() {
 }
 
 #[test]
+fn alignments_of_devices_have_the_bytes_of_the_processor() {
+    if !has_device("alignments_of_devices_have_the_bytes_of_the_processor") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let letter = |place: usize| b"ARNDCQEGHILKM"[place * place % 251 % 13] as char;
+    let text = |row: usize| (0..row % 50).map(|place| letter(row * 7 + place * 3)).collect::<String>();
+    let lines = (0..1100).map(|row| format!("{{\"name\": \"w{row}\", \"object\": \"{}\"}}\n", text(row)));
+    std::fs::write(folder.path().join("texts.jsonl"), lines.collect::<String>()).expect("the texts");
+    std::fs::write(folder.path().join("costs.txt"), "A R N\nA 0 1 5\nR 2 0 3\nN 9 1 0\n").expect("the costs");
+    let align = |name: &str, device: &str, workers: &str, more: &[&str]| {
+        let device = format!("device={device}");
+        let mut make = vec!["run", name, "--workers", workers, "--stats"];
+        for set in
+            ["texts=texts.jsonl", "queries=[w48,w1,w0,ARNDW]", "format=csv", &device].iter().chain(more)
+        {
+            make.extend(["--set", set]);
+        }
+        let (status, found, said) = ended(boxwork(folder.path(), &make));
+        assert!(status == 0 && !said.contains("warning"), "{said}");
+        assert_eq!(said.contains("distances computed on devices"), device != "device=cpu", "{said}");
+        found
+    };
+    let costs = ["insert=4", "delete=4", "replace=6"];
+    for (name, more) in [
+        ("alignments", &["measure=edit", "matrix=costs.txt"][..]),
+        ("alignments", &["measure=edit"]),
+        ("alignments", &["equal=5", "range=-9"]),
+        ("edit_distances", &["distance=edit"]),
+        ("edit_neighbours", &["distance=edit", "k=40"]),
+    ] {
+        let more = [&costs[..], more].concat();
+        let expected = align(name, "cpu", "2", &more);
+        assert!(expected.lines().count() > 100);
+        for workers in ["1", "7"] {
+            assert!(align(name, "gpu", workers, &more) == expected, "{more:?}: the device shows");
+        }
+    }
+}
+
+#[test]
 fn searches_through_lists_find_on_devices_what_slots_find() {
     if !has_device("searches_through_lists_find_on_devices_what_slots_find") {
         return;

@@ -5,9 +5,13 @@ use boxwork_runtime::operator::{Bind, BoxError, Kind, Operator, OperatorSpec};
 use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType, Value};
 use boxwork_stores::spaces::{self, Alignment, EditConstants};
 
-use super::edit_distances::{DISTANCES, QUERIES, dear_replacements, over};
+use super::edit_distances::{DISTANCES, QUERIES, dear_replacements, over, share_letters};
+use crate::devices::code_path;
 use crate::resources::space::{MATRIX, cost, costs};
-use crate::resources::{self, get_range, range_parameter};
+use crate::resources::{self, device_parameter, get_range, range_parameter};
+
+/// From this many texts on `auto` may take GPUs, if these have enough letters.
+const DEVICE_TEXTS_MIN: u64 = 1 << 10;
 
 /// Aligns all texts of a store with queries.
 ///
@@ -24,6 +28,7 @@ use crate::resources::{self, get_range, range_parameter};
 /// # Parameters
 /// `store`: texts. `measure`: edit or smith_waterman. `equal`: what a pair of equal letters adds to a score. `insert`, `delete`,
 /// `replace`: costs, which a score loses. `matrix`: a file with the costs or scores of pairs of letters. `range`: only texts with at most this number.
+/// `device`: where to compute; slots align texts and queries of more than 16,384 letters.
 pub(crate) static ALIGNMENTS: OperatorSpec = OperatorSpec {
     parameters: &[
         resources::store_parameter("the texts"),
@@ -44,10 +49,13 @@ pub(crate) static ALIGNMENTS: OperatorSpec = OperatorSpec {
         cost("replace", "the cost of a letter in place of another one; 1 if not given"),
         MATRIX,
         range_parameter(Default::Absent, "exclude texts with a larger number"),
+        device_parameter("auto"),
     ],
     inputs: &[QUERIES],
     outputs: &[DISTANCES],
     check: Some(|arguments, _| check(arguments)),
+    code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_TEXTS_MIN)),
+    share: Some(|bind| Ok(share_letters(&resources::store(bind)?))),
     example: "scores: {kind: alignments, store: proteins, measure: smith_waterman, equal: 2}",
     ..OperatorSpec::new(
         "alignments",
@@ -76,7 +84,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let given: EditConstants = costs(bind.arguments);
     let alignment = Alignment::open(measure, &given, equal).map_err(BoxError::new)?;
     let note = dear_replacements(&given).filter(|_| matches!(alignment, Alignment::Edit(_)));
+    let numbers = alignment.numbers();
     let space = alignment.space(resources::store(bind)?)?;
     let range = get_range(bind, &*space)?.unwrap_or(f64::INFINITY);
-    over(bind, space, (None, range), note)
+    over(bind, space, (numbers, DEVICE_TEXTS_MIN), (None, range), note)
 }

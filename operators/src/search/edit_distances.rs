@@ -4,6 +4,7 @@
 //! Invariants: distances are exact, and the same on devices and on slots; with `k`, rows that are dropped cannot be among the k nearest by
 //! (distance, id).
 
+mod form;
 mod search;
 mod long;
 mod chunks;
@@ -12,12 +13,15 @@ mod scan;
 
 use std::sync::Arc;
 
-use boxwork_runtime::operator::{Bind, BoxError, In, Kind, Operator, OperatorSpec, Out};
+use boxwork_kernels::distance::alignments::Numbers;
+use boxwork_runtime::operator::{Bind, BoxError, In, Kind, Operator, OperatorSpec, Out, Resource};
 use boxwork_runtime::parameter::{Default, DeviceChoice, Parameter, ParameterType};
 use boxwork_stores::space::Space;
-use boxwork_stores::spaces::{DistanceOptions, EditConstants};
+use boxwork_stores::spaces::{Alignment, DistanceOptions, EditConstants};
+use boxwork_stores::store::Store;
 
 use self::chunks::Shared;
+use self::form::Wanted;
 use self::scan::{EditScan, OnDevices};
 use crate::columns;
 use crate::devices::code_path;
@@ -26,8 +30,8 @@ use crate::resources::{self, SPACE, check_range, device_parameter, get_range, ra
 
 /// From this many texts on `auto` takes GPUs.
 const DEVICE_TEXTS_MIN: u64 = 1 << 16;
-/// The distance that devices compute.
-const OF_DEVICES: &str = "levenshtein";
+/// The distance of which devices take planes of letters.
+const LEVENSHTEIN: &str = "levenshtein";
 
 pub(super) const QUERIES: In = In::side(0, "queries", columns::queries, "the queries");
 pub(super) const DISTANCES: Out =
@@ -45,8 +49,8 @@ pub(super) const DISTANCES: Out =
 ///
 /// # Parameters
 /// `space`: texts, and the distance levenshtein, or edit with its costs. `k`: the parameter of the `top_k` behind this box; texts that it cannot keep
-/// are dropped. `range`: only texts at most this far away. `device`: where to compute; devices compute the distance levenshtein, and
-/// slots those of texts and queries of more than 1,024 letters.
+/// are dropped. `range`: only texts at most this far away. `device`: where to compute; slots compute the distances of texts and queries of more
+/// than 1,024 letters, by edit of more than 16,384.
 pub(crate) static EDIT_DISTANCES: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -68,7 +72,10 @@ pub(crate) static EDIT_DISTANCES: OperatorSpec = OperatorSpec {
     }),
     code_path: Some(|arguments, devices| code_path::of_device(arguments, devices, DEVICE_TEXTS_MIN)),
     example: "distance: {kind: edit_distances, space: space, k: 10}",
-    share: Some(|bind| Ok(Arc::new(Shared::new(&*resources::space(bind)?)))),
+    share: Some(|bind| {
+        let space = resources::space(bind)?;
+        Ok(Arc::new(Shared::new(space.store(), space.measure() != LEVENSHTEIN)))
+    }),
     ..OperatorSpec::new(
         "edit_distances",
         "Computes edit distances of all texts from many queries at once.",
@@ -95,16 +102,16 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let range = get_range(bind, &*space)?.unwrap_or(f64::INFINITY);
     let k = bind.get_integer("k").and_then(|k| usize::try_from(k).ok());
     let picked = bind.pick_devices("device", Some(space.store().objects_count()), DEVICE_TEXTS_MIN)?;
-    let choice = bind.device("device");
-    let is_asked = !matches!(choice, DeviceChoice::Auto | DeviceChoice::Cpu);
-    let note = dear_replacements(&costs).or_else(|| {
-        (is_asked && measure != OF_DEVICES).then(|| {
-            format!("distances by {measure} are computed by slots: devices compute those by {OF_DEVICES}")
-        })
-    });
-    let shared: Arc<Shared> = bind.shared();
-    let picked = picked.devices.filter(|_| measure == OF_DEVICES && shared.has_texts());
-    let on_devices = picked.map(|picked| OnDevices::new(shared, picked, choice == DeviceChoice::Auto));
+    let wanted = if measure == LEVENSHTEIN {
+        Wanted::Levenshtein
+    } else {
+        let edit = Alignment::open("edit", &costs, 1).map_err(BoxError::new)?;
+        Wanted::Alignments(Arc::new(edit.numbers()))
+    };
+    let note = dear_replacements(&costs);
+    let (shared, is_auto) = (bind.shared::<Shared>(), bind.device("device") == DeviceChoice::Auto);
+    let picked = picked.devices.filter(|_| shared.has_texts());
+    let on_devices = picked.map(|picked| OnDevices::new(shared, wanted, picked, is_auto));
     Ok(stage(bind, space, (k, range), note, on_devices))
 }
 
@@ -117,14 +124,25 @@ pub(super) fn dear_replacements(costs: &EditConstants) -> Option<String> {
     })
 }
 
-/// The operator over the texts of a space, which computes from a query to a text, on slots.
+/// The texts of a store as devices align them, which requests share.
+pub(super) fn share_letters(store: &Arc<dyn Store>) -> Resource {
+    Arc::new(Shared::new(store, true))
+}
+
+/// The operator over the texts of a space, which computes `numbers` from a query to a text. `auto` takes devices from `texts_min` texts on.
 pub(super) fn over(
     bind: &Bind<'_>,
     space: Arc<dyn Space>,
+    (numbers, texts_min): (Numbers, u64),
     wanted: (Option<usize>, f64),
     note: Option<String>,
 ) -> Result<Box<dyn Operator>, BoxError> {
-    Ok(stage(bind, space, wanted, note, None))
+    let picked = bind.pick_devices("device", Some(space.store().objects_count()), texts_min)?;
+    let (shared, is_auto) = (bind.shared::<Shared>(), bind.device("device") == DeviceChoice::Auto);
+    let numbers = Wanted::Alignments(Arc::new(numbers));
+    let picked = picked.devices.filter(|_| shared.has_texts());
+    let on_devices = picked.map(|picked| OnDevices::new(shared, numbers, picked, is_auto));
+    Ok(stage(bind, space, wanted, note, on_devices))
 }
 
 fn stage(

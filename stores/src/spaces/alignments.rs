@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
+use boxwork_kernels::distance::alignments::Numbers;
 use boxwork_kernels::distance::{DistanceError, EditCosts, LocalScores, Properties, Slack};
 use boxwork_kernels::interrupt::{Interrupt, Interrupted, never};
 
@@ -45,6 +46,14 @@ impl Alignment {
             Some(matrix) => scores.with_matrix(matrix),
             None => scores,
         }))
+    }
+
+    /// The numbers as devices compute them.
+    pub fn numbers(&self) -> Numbers {
+        match self {
+            Self::Edit(costs) => Numbers::Edit(costs.clone()),
+            Self::Local(scores) => Numbers::Local(scores.clone()),
+        }
     }
 
     /// The space over a store of texts.

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use boxwork_kernels::distance::TextPlanes;
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::Devices;
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
@@ -15,6 +14,7 @@ use boxwork_stores::space::{Space, SpaceError};
 use super::DISTANCES;
 use super::block::{Distances, EditBlock, Found};
 use super::chunks::{Chunk, Cut, Shared};
+use super::form::{Form, Wanted};
 use super::search::{Asked, PIECE_ROWS, Piece, Search};
 use crate::columns::distances_envelope;
 use crate::devices::stage::{BlockOutcome, DeviceTask, Sizes, Taken};
@@ -24,10 +24,12 @@ use crate::resources;
 const ENVELOPE_ROWS: usize = 4096;
 /// Pieces of a firing, for each slot.
 const PIECES_PER_SLOT: usize = 4;
-/// Fewer pairs are left to slots, unless the user asks for devices.
+/// Fewer pairs are left to slots, unless the user asks for devices; and tables of fewer cells, about, if texts are aligned. Both are guesses.
 const DEVICE_PAIRS_MIN: u64 = 1 << 26;
-/// Distances of a block that slots compute again.
+const DEVICE_CELLS_MIN: u64 = 1 << 33;
+/// Distances of a block that slots compute again, if tables have not more cells together; at least one.
 const CHECKED: usize = 16;
+const CHECKED_CELLS: usize = 1 << 24;
 
 /// Chunks are whole blocks; slots take an item a firing.
 pub(super) const SIZES: Sizes =
@@ -36,6 +38,7 @@ pub(super) const SIZES: Sizes =
 /// Devices that may compute, and the texts as they take them.
 pub(super) struct OnDevices {
     shared: Arc<Shared>,
+    wanted: Wanted,
     devices: (Arc<Devices>, Arc<[usize]>),
     /// Whether slots may compute what they finish sooner.
     is_auto: bool,
@@ -49,18 +52,28 @@ pub(super) struct OnDevices {
 }
 
 impl OnDevices {
-    pub(super) fn new(shared: Arc<Shared>, devices: (Arc<Devices>, Arc<[usize]>), is_auto: bool) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        wanted: Wanted,
+        devices: (Arc<Devices>, Arc<[usize]>),
+        is_auto: bool,
+    ) -> Self {
         let (cut, given, lengths, first) = (None, None, Arc::from([]), Vec::new());
-        Self { shared, devices, is_auto, cut, given, lengths, first }
+        Self { shared, wanted, devices, is_auto, cut, given, lengths, first }
     }
 
     pub(super) fn devices(&self) -> (Arc<Devices>, Arc<[usize]>) {
         self.devices.clone()
     }
+
+    /// Whether devices compute the distances of these texts from the queries.
+    fn fits(&self, form: &Form) -> bool {
+        self.wanted.fits(self.lengths.iter().copied().max().unwrap_or(0), form)
+    }
 }
 
 /// A chunk, with its texts as devices take them if one computes it.
-pub(super) struct Item(Chunk, Option<Arc<TextPlanes>>);
+pub(super) struct Item(Chunk, Option<Arc<Form>>);
 
 /// A computation on a piece, which may be interrupted.
 type OnPiece<'f> = dyn Fn(&mut Piece, &dyn Fn() -> bool) -> Result<(), SpaceError> + Sync + 'f;
@@ -153,21 +166,33 @@ impl EditScan {
         if chunk.pieces.is_empty() {
             return Ok(None);
         }
-        let planes = shared.planes(cx, cut, &chunk.ids)?;
-        Ok(Some(Item(chunk, planes)))
+        let form = shared.form(cx, cut, &chunk.ids)?;
+        let fits =
+            |form: &Arc<Form>| self.on_devices.as_ref().is_some_and(|on_devices| on_devices.fits(form));
+        Ok(Some(Item(chunk, form.filter(fits))))
     }
 
     /// Decides whether devices compute, and how the store is cut for them.
     fn prepare_devices(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         let (Some(on_devices), Some(asked)) = (&self.on_devices, &self.asked) else { return Ok(()) };
         let Some(of_devices) = &asked.of_devices else { return Ok(()) };
-        let pairs = self.space.store().objects_count().saturating_mul(of_devices.places.len() as u64);
-        if pairs == 0 || on_devices.is_auto && pairs < DEVICE_PAIRS_MIN {
+        let lengths: Arc<[usize]> = of_devices.letters.iter().map(Vec::len).collect();
+        let letters: usize = lengths.iter().sum();
+        let pairs = self.space.store().objects_count().saturating_mul(lengths.len() as u64);
+        let is_enough = match on_devices.wanted {
+            _ if pairs == 0 => false,
+            _ if !on_devices.is_auto => true,
+            Wanted::Levenshtein => pairs >= DEVICE_PAIRS_MIN,
+            Wanted::Alignments(_) => {
+                let of_texts = on_devices.shared.letters_about(cx, &**self.space.store())?;
+                of_texts.saturating_mul(letters as u64) >= DEVICE_CELLS_MIN
+            }
+        };
+        if !is_enough {
             return Ok(());
         }
-        let lengths: Arc<[usize]> = of_devices.letters.iter().map(Vec::len).collect();
         let has_limits = self.k.is_some() || self.range.is_finite();
-        let cut = Cut::new(lengths.len(), lengths.iter().sum(), has_limits);
+        let cut = Cut::new(&on_devices.wanted, lengths.len(), letters, has_limits);
         let first = self.first(cx)?;
         let on_devices = self.on_devices.as_mut().expect("they are there");
         (on_devices.cut, on_devices.lengths) = (Some(on_devices.given.unwrap_or(cut)), lengths);
@@ -256,25 +281,27 @@ impl EditScan {
     fn is_as_reference(&self, block: &EditBlock, found: &Found<'_>) -> Result<bool, BoxError> {
         let asked = self.asked();
         let Some(of_devices) = &asked.of_devices else { return Ok(false) };
-        let (order, first) = (block.planes.order(), block.ids().start);
-        let is_so = |(query, position, distance): (usize, usize, u32)| -> Result<bool, SpaceError> {
+        let (order, first) = (block.texts.order(), block.ids().start);
+        let is_so = |query: usize, position: usize, distance: f64| -> Result<bool, SpaceError> {
             let id = first + u64::from(order[position]);
             let wanted = asked.prepared.distance(of_devices.places[query], id, &|| false)?;
-            Ok(f64::from(distance) == wanted)
+            Ok(distance == wanted)
         };
         let (queries, texts) = (block.queries(), order.len());
-        let some = |count: usize| (0..count).step_by(count.div_ceil(CHECKED).max(1));
+        let checked = (CHECKED_CELLS / block.cells_max().max(1)).clamp(1, CHECKED);
+        let some = |count: usize| (0..count).step_by(count.div_ceil(checked).max(1));
         let mut is_same = true;
         match found {
             Found::All(distances) => {
                 for pair in some(queries * texts) {
                     let (query, position) = (pair / texts, pair % texts);
-                    is_same &= is_so((query, position, distances.get(query, position)))?;
+                    is_same &= is_so(query, position, distances.get(query, position))?;
                 }
             }
             Found::Listed(listed) => {
                 for entry in some(listed.len()) {
-                    is_same &= is_so(listed[entry])?;
+                    let (query, position, distance) = listed[entry];
+                    is_same &= is_so(query, position, f64::from(distance))?;
                 }
             }
             Found::TooMany => {}
@@ -290,7 +317,7 @@ impl EditScan {
         block: &EditBlock,
         found: Found<'_>,
     ) -> Result<(), BoxError> {
-        let (first, order) = (block.ids().start, block.planes.order());
+        let (first, order) = (block.ids().start, block.texts.order());
         let Some(of_devices) = &self.asked().of_devices else { return Ok(()) };
         let mut positions = vec![None; (block.ids().end - first) as usize];
         order.iter().zip(0..).for_each(|(text, position)| positions[*text as usize] = Some(position));
@@ -307,7 +334,7 @@ impl EditScan {
             }
             Found::TooMany => return Ok(()),
         };
-        let rest: Vec<u64> = block.planes.rest().iter().map(|text| first + u64::from(*text)).collect();
+        let rest: Vec<u64> = block.texts.rest().iter().map(|text| first + u64::from(*text)).collect();
         let search = self.search();
         self.each_piece(cx, pieces, &|piece, cancelled| {
             let ids = piece.ids.clone();
@@ -318,7 +345,7 @@ impl EditScan {
                     let of_piece = &positions[(ids.start - first) as usize..];
                     for (found, position) in found.iter_mut().zip(of_piece) {
                         // Texts that are too long are added below.
-                        *found = position.map_or(f64::INFINITY, |at| f64::from(distances.get(query, at)));
+                        *found = position.map_or(f64::INFINITY, |at| distances.get(query, at));
                     }
                     search.select(*place, ids.start, &found, &mut piece.rows);
                 }
@@ -349,7 +376,8 @@ impl DeviceTask for EditScan {
 
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
         self.note.take().into_iter().for_each(|note| cx.note(note));
-        self.asked = Some(Asked::new(cx, &self.space, self.on_devices.is_some())?);
+        let most = self.on_devices.as_ref().map(|on_devices| on_devices.wanted.query_letters_max());
+        self.asked = Some(Asked::new(cx, &self.space, most)?);
         self.prepare_devices(cx)
     }
 
@@ -373,7 +401,7 @@ impl DeviceTask for EditScan {
     }
 
     fn block(&mut self, _: &mut Context<'_>, items: Vec<Item>) -> Result<EditBlock, BoxError> {
-        let Some((Item(chunk, Some(planes)), on_devices, of_devices)) = items
+        let Some((Item(chunk, Some(texts)), on_devices, of_devices)) = items
             .into_iter()
             .next()
             .and_then(|item| Some((item, self.on_devices.as_ref()?, self.asked().of_devices.as_ref()?)))
@@ -381,9 +409,9 @@ impl DeviceTask for EditScan {
             unreachable!("a block is a chunk of texts")
         };
         let cut = on_devices.cut.expect("chunks are cut");
-        let key = cut.key(self.space.store().number(), &chunk.ids);
+        let key = cut.key(&on_devices.wanted, self.space.store().number(), &chunk.ids);
         let queries = (&on_devices.lengths, &*of_devices.letters);
-        Ok(EditBlock::new(chunk, planes, key, queries, &self.limits(on_devices)))
+        Ok(EditBlock::new(chunk, (texts, key), &on_devices.wanted, queries, &self.limits(on_devices)))
     }
 
     fn finish(&mut self, cx: &mut Context<'_>, mut block: EditBlock) -> Result<BlockOutcome<Self>, BoxError> {
@@ -404,7 +432,7 @@ impl DeviceTask for EditScan {
         };
         let mut pieces: Vec<Piece> = block.chunk.pieces.iter().cloned().map(Piece::new).collect();
         self.add_rows(cx, &mut pieces, &block, found)?;
-        let pairs = (block.planes.order().len() * block.queries()) as u64;
+        let pairs = (block.texts.order().len() * block.queries()) as u64;
         cx.count("distances computed on devices", pairs);
         self.of_devices += pairs;
         let made = self.end(cx, pieces)?;
@@ -451,3 +479,5 @@ impl DeviceTask for EditScan {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod aligned;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
-use boxwork_kernels::distance::edits::QUERY_LETTERS_MAX;
 use boxwork_runtime::operator::{BoxError, Context};
 use boxwork_stores::space::{PreparedMany, Space, SpaceError};
 
@@ -54,7 +53,12 @@ impl Piece {
 }
 
 impl Asked {
-    pub(super) fn new(cx: &Context<'_>, space: &Arc<dyn Space>, has_devices: bool) -> Result<Self, BoxError> {
+    /// The queries; with devices, they compare those of up to `of_devices_max` letters.
+    pub(super) fn new(
+        cx: &Context<'_>,
+        space: &Arc<dyn Space>,
+        of_devices_max: Option<usize>,
+    ) -> Result<Self, BoxError> {
         let mut objects: Vec<(u32, (ArrayRef, usize))> = Vec::new();
         for envelope in cx.side(QUERIES) {
             let column = envelope.column("object")?;
@@ -70,7 +74,7 @@ impl Asked {
         let (long, short): (Vec<usize>, Vec<usize>) =
             (0..numbers.len()).partition(|query| prepared.has_long(*query));
         let together = runs(&short);
-        let of_devices = has_devices.then(|| OfDevices::new(&objects, &short));
+        let of_devices = of_devices_max.map(|most| OfDevices::new(&objects, &short, most));
         Ok(Self { numbers, prepared, nearest, together, long, of_devices })
     }
 
@@ -95,13 +99,13 @@ fn runs(places: &[usize]) -> Vec<Range<usize>> {
 }
 
 impl OfDevices {
-    fn new(objects: &[(ArrayRef, usize)], short: &[usize]) -> Self {
+    fn new(objects: &[(ArrayRef, usize)], short: &[usize], most: usize) -> Self {
         let (mut places, mut letters, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for place in short {
             let (object, row) = &objects[*place];
             let text =
                 object.as_string_opt::<i32>().map(|texts| texts.value(*row).chars().collect::<Vec<char>>());
-            match text.filter(|text| text.len() <= QUERY_LETTERS_MAX) {
+            match text.filter(|text| text.len() <= most) {
                 Some(text) => {
                     places.push(*place);
                     letters.push(text);

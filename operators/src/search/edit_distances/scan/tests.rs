@@ -75,7 +75,12 @@ type Found = (Vec<(u32, u64, f64)>, u64);
 fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
     let on_devices = devices.clone().map(|devices| OnDevices {
         given: Some(Cut { texts: 2048, letters: 1 << 40 }),
-        ..OnDevices::new(Arc::new(Shared::new(&*case.space)), devices, false)
+        ..OnDevices::new(
+            Arc::new(Shared::new(case.space.store(), false)),
+            Wanted::Levenshtein,
+            devices,
+            false,
+        )
     });
     let task = EditScan::new(Arc::clone(&case.space), (case.k, case.range), 1, None, on_devices);
     let of_devices = Arc::new(AtomicU64::new(0));
