@@ -62,7 +62,8 @@
 //!
 //! `what=edit`: edit distances of random pairs of texts, and of texts from queries: by the kernels alone, and on the whole way from the
 //! host's memory as a share of the rate of copying; and `edit_neighbours` on the device and on slots in one run. Arguments: `objects=4194304 length=32
-//! queries=256 k=10 rounds=7 workers=16`.
+//! queries=256 k=10 rounds=7 workers=16`. Then texts aligned with queries by costs and by scores of a matrix (`part=alignments` alone): the kernel with several
+//! numbers of lanes and rows, and `alignments` beside slots: `texts=50000 length=300 queries=64 rounds=5 workers=16`.
 //!
 //! `what=lists`: searches through lists of product codes by `vector_probe.yaml`, on a device and on slots in one run; the kernels alone, one by
 //! one, and the look-ups in tables as a share of what the device's local memory gives. Arguments: `rows=1000000 dimensions=128 queries=10000
@@ -118,6 +119,9 @@ mod clusters;
 #[path = "gpu/permutations.rs"]
 mod permutations;
 
+#[path = "gpu/alignments.rs"]
+mod alignments;
+
 #[path = "gpu/edit.rs"]
 mod edit;
 
@@ -162,7 +166,9 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 40] = [
+const OF_OTHERS: [&str; 42] = [
+    "part",
+    "texts",
     "n",
     "side",
     "colour",
@@ -238,6 +244,7 @@ what=permutation  the permutations of vectors, with the processor's bits, beside
                 rows=20000000 objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE workers=CORES timeline=1
 what=edit       edit distances of random pairs and of texts from queries, and edit_neighbours beside slots
                 objects=4194304 length=32 queries=256 k=10 rounds=7 workers=CORES
+                texts aligned with queries: texts=50000 length=300 queries=64 rounds=5 workers=CORES part=alignments
 what=denoise    pictures without their noise, on a device and on slots
                 objects=128 side=1024 colour=0|1 sigma=25 profile=default rounds=7 workers=CORES devices=2
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
@@ -291,7 +298,15 @@ fn main() {
         "kmeans" => clusters::run_kmeans(&arguments, &devices, device),
         "graph" => clusters::run_graph(&arguments, &devices, device),
         "permutation" => permutations::run(&arguments, &devices, device),
-        "edit" => edit::run(&arguments, &devices, device),
+        "edit" => {
+            let part = arguments.text("part");
+            if part != Some("alignments") {
+                edit::run(&arguments, &devices, device);
+            }
+            if part.is_none_or(|part| part == "alignments") {
+                alignments::run(&arguments, &devices, device);
+            }
+        }
         "denoise" => denoise::run(&arguments, &devices, device),
         "select" => select::run(&arguments, &devices, device),
         "lists" => lists::run(&arguments, &devices, device),
