@@ -19,6 +19,7 @@ mod aggregation;
 mod matching;
 mod variance;
 mod filter;
+mod progress;
 mod strip;
 pub mod device;
 mod reference;

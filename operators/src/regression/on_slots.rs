@@ -3,6 +3,7 @@
 use boxwork_kernels::cholesky::{Packed, Tasks};
 use boxwork_kernels::gaussian_process::{FactorDevice, Outcome, SlopedOutcome, Stopped, Threads, Wanted};
 use boxwork_runtime::inside::{GraphError, Inside};
+use boxwork_runtime::operator::Work;
 
 use super::on_device::OnDevice;
 use crate::cholesky::run;
@@ -12,11 +13,13 @@ use crate::devices::factor;
 pub(super) struct OnSlots<'s, 'i> {
     pub(super) inside: &'s mut Inside<'i>,
     pub(super) device: Option<&'s mut OnDevice>,
+    /// The counts of a factorisation's operations, where one is most of the work.
+    pub(super) work: Option<Work<'s>>,
 }
 
 impl Threads for OnSlots<'_, '_> {
     fn factorise(&mut self, work: &dyn Tasks) -> Result<(), Stopped> {
-        run(self.inside, work).map_err(|error| match error {
+        run(self.inside, work, self.work).map_err(|error| match error {
             GraphError::Task(fault) => Stopped::NotPositiveDefinite { row: fault.row },
             GraphError::Cancelled => Stopped::Interrupted,
             other => panic!("the graph of a factorisation has no cycle: {other}"),
