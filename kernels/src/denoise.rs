@@ -20,6 +20,7 @@ mod matching;
 mod variance;
 mod filter;
 mod progress;
+mod phases;
 mod strip;
 pub mod device;
 mod reference;

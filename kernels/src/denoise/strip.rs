@@ -1,77 +1,24 @@
-//! A picture denoised strip by strip, and each strip in bands of reference rows that may run side by side.
+//! A picture denoised strip by strip.
 //!
 //! Invariant: reference patches lie on the picture's grid, wherever strips and bands begin, so a cut changes no bit.
 
 use std::ops::Range;
 
-use super::aggregation::Sums;
-use super::extents::{Extents, grid, reach, references};
-use super::filter::{self, Filter, Plane, Rule};
-use super::matching::{Pixels, ROWS, displacements, matches};
-use super::parameters::{Colour, Parameters, ParametersError, Phase};
+use super::extents::Extents;
+use super::parameters::{Parameters, ParametersError};
+use super::phases::{Phases, Rows, Task};
 use super::picture::Picture;
-use super::progress::{Progress, patch_work};
+use super::progress::Progress;
 use crate::CodePath;
-use crate::pieces::{Pieces, collect};
+use crate::pieces::Pieces;
 
-/// Rows of reference patches that are compared and filtered together.
-const BAND: usize = ROWS;
-/// Bands whose sums are in memory at a time.
-const BANDS: usize = 16;
 /// Pixels of all planes of a strip, as far as its halo allows: about 200 MiB.
 const STRIP_PIXELS: usize = 6 << 20;
 
 /// Removes noise of one deviation from pictures.
 pub struct Denoiser {
-    parameters: Parameters,
+    phases: Phases,
     sigma: f64,
-    path: CodePath,
-    first: Stage,
-    second: Option<Stage>,
-}
-
-/// A phase with its tables.
-struct Stage {
-    phase: Phase,
-    filter: Filter,
-    displacements: Vec<(i32, i32)>,
-    /// The work for a reference patch.
-    patch_work: u64,
-}
-
-impl Stage {
-    fn new(phase: Phase, parameters: &Parameters, is_second: bool) -> Self {
-        let filter = Filter::new(&phase, parameters.along);
-        let displacements = displacements(phase.half_window);
-        Self { phase, filter, displacements, patch_work: patch_work(&phase, is_second) }
-    }
-
-    /// The work for some rows of a picture of this size.
-    fn work(&self, rows: &Range<usize>, width: usize, height: usize) -> u64 {
-        let count = references(&self.phase, rows, height).len() * grid(width, &self.phase).len();
-        count as u64 * self.patch_work
-    }
-}
-
-/// Rows of a picture as planes.
-struct Rows {
-    top: usize,
-    width: usize,
-    planes: Vec<Vec<f32>>,
-}
-
-/// One phase for some rows of a picture.
-struct Task<'a> {
-    stage: &'a Stage,
-    noisy: &'a Rows,
-    /// The planes that are matched, which are the model of Wiener's rule.
-    model: &'a Rows,
-    /// By plane.
-    rules: &'a [Rule],
-    rows: Range<usize>,
-    /// Rows of the whole picture.
-    height: usize,
-    progress: &'a Progress<'a>,
 }
 
 impl Denoiser {
@@ -84,9 +31,7 @@ impl Denoiser {
     /// If `sigma` is not positive and finite, or the machine lacks the path's instructions.
     pub fn new(parameters: Parameters, sigma: f64, path: CodePath) -> Result<Self, ParametersError> {
         assert!(sigma > 0.0 && sigma.is_finite(), "a deviation is positive");
-        parameters.check()?;
-        let second = parameters.second.map(|phase| Stage::new(phase, &parameters, true));
-        Ok(Self { parameters, sigma, path, first: Stage::new(parameters.first, &parameters, false), second })
+        Ok(Self { phases: Phases::new(parameters, path)?, sigma })
     }
 
     /// Denoises a picture in place. `pieces` runs bands side by side, each of which tells `progress` on its thread how much it has
@@ -131,7 +76,7 @@ impl Denoiser {
         for strip in strips() {
             let done = self.strip(source, strip.clone(), pieces, &progress)?;
             let place = strip.start - rows.start..strip.end - rows.start;
-            result.put(place, &done.planes, done.width, self.parameters.colour);
+            result.put(place, &done.planes, done.width, self.phases.parameters.colour);
         }
         Some(result)
     }
@@ -139,9 +84,9 @@ impl Denoiser {
     /// The work for a strip.
     fn work(&self, source: &Picture, rows: Range<usize>) -> u64 {
         let Extents { width, height, basic, rows, .. } =
-            Extents::new(&self.parameters, source.width(), source.height(), rows);
-        let second = self.second.as_ref().map_or(0, |second| second.work(&rows, width, height));
-        self.first.work(&basic, width, height) + second
+            Extents::new(&self.phases.parameters, source.width(), source.height(), rows);
+        let second = self.phases.second.as_ref().map_or(0, |second| second.work(&rows, width, height));
+        self.phases.first.work(&basic, width, height) + second
     }
 
     /// The planes of some rows of a picture, denoised.
@@ -152,16 +97,14 @@ impl Denoiser {
         pieces: &mut Pieces<'_>,
         progress: &Progress<'_>,
     ) -> Option<Rows> {
+        let phases = &self.phases;
         let Extents { width, height, noisy, basic, rows } =
-            Extents::new(&self.parameters, source.width(), source.height(), rows);
-        let colour = self.parameters.colour;
-        let noisy = Rows { top: noisy.start, width, planes: source.planes(noisy, width, colour) };
-        let deviations: Vec<f64> =
-            source.deviations(colour).iter().map(|factor| factor * self.sigma).collect();
-        let limits: Vec<Rule> =
-            deviations.iter().map(|sigma| Rule::Threshold(self.parameters.limit(*sigma))).collect();
+            Extents::new(&phases.parameters, source.width(), source.height(), rows);
+        let planes = source.planes(noisy.clone(), width, phases.parameters.colour);
+        let noisy = Rows { top: noisy.start, width, planes };
+        let limits = phases.limits(source, self.sigma);
         let first = Task {
-            stage: &self.first,
+            stage: &phases.first,
             noisy: &noisy,
             model: &noisy,
             rules: &limits,
@@ -169,66 +112,10 @@ impl Denoiser {
             height,
             progress,
         };
-        let basic = self.phase(&first, pieces)?;
-        let Some(second) = &self.second else { return Some(basic) };
-        let variances: Vec<Rule> =
-            deviations.iter().map(|sigma| Rule::Wiener(self.parameters.variance(*sigma))).collect();
-        self.phase(&Task { stage: second, model: &basic, rules: &variances, rows, ..first }, pieces)
-    }
-
-    /// Does a task.
-    fn phase(&self, task: &Task<'_>, pieces: &mut Pieces<'_>) -> Option<Rows> {
-        let Task { stage, noisy, model, rules, ref rows, height, progress } = *task;
-        let width = noisy.width;
-        let columns = grid(width, &stage.phase);
-        let references = references(&stage.phase, rows, height);
-        let matched = |plane: usize| Pixels::new(&model.planes[plane], width, &stage.phase);
-        let alone = self.parameters.colour == Colour::Apart;
-        let pixels: Vec<Pixels> = (0..if alone { rules.len() } else { 1 }).map(matched).collect();
-        let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(rows.start, rows.len(), width)).collect();
-        let bands: Vec<&[usize]> = references.chunks(BAND).collect();
-        for group in bands.chunks(BANDS) {
-            let done = collect(pieces, group.len(), |band| {
-                let sums = self.band(task, group[band], &columns, &pixels);
-                progress.add((group[band].len() * columns.len()) as u64 * stage.patch_work);
-                sums
-            })?;
-            for band in &done {
-                sums.iter_mut().zip(band).for_each(|(sum, part)| sum.add(part));
-            }
-        }
-        let planes = sums.iter().map(Sums::means).collect();
-        Some(Rows { top: rows.start, width, planes })
-    }
-
-    /// The sums of the stacks of some rows of reference patches, by plane.
-    fn band(&self, task: &Task<'_>, band: &[usize], columns: &[usize], pixels: &[Pixels]) -> Vec<Sums> {
-        let Task { stage, noisy, model, rules, height, .. } = *task;
-        let width = noisy.width;
-        let skipped = (model.top - noisy.top) * width;
-        let top = band[0].saturating_sub(stage.phase.half_window);
-        let bottom = height.min(band[band.len() - 1] + reach(&stage.phase));
-        let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(top, bottom - top, width)).collect();
-        let rows: Vec<usize> = band.iter().map(|y| y - model.top).collect();
-        let each = sums.iter_mut().zip(rules).zip(noisy.planes.iter().zip(&model.planes));
-        let mut planes: Vec<Plane<'_>> = each
-            .map(|((sums, rule), (noisy, model))| Plane {
-                rule: *rule,
-                noisy: &noisy[skipped..],
-                model,
-                sums,
-            })
-            .collect();
-        // Stacks of one plane, or those that all planes share.
-        let sharing = planes.len() / pixels.len();
-        for (pixels, planes) in pixels.iter().zip(planes.chunks_mut(sharing)) {
-            let (phase, displacements) = (&stage.phase, &stage.displacements);
-            let mut stacks = matches(self.path, pixels, &rows, columns, phase, displacements).concat();
-            let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
-            places.for_each(|place| place.0 += model.top as u32);
-            stage.filter.add(self.path, filter::Rows { top: model.top, width }, planes, &stacks);
-        }
-        sums
+        let basic = phases.run(&first, pieces)?;
+        let Some(second) = &phases.second else { return Some(basic) };
+        let variances = phases.variances(source, self.sigma);
+        phases.run(&Task { stage: second, model: &basic, rules: &variances, rows, ..first }, pieces)
     }
 }
 
