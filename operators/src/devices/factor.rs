@@ -14,6 +14,7 @@ mod ways;
 mod copies;
 mod steps;
 mod streamed;
+mod solves;
 mod slopes;
 
 use std::sync::Arc;
@@ -310,52 +311,6 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         Ok(())
     }
 
-    /// Numbers come to a device: in place where the tiles are lent.
-    fn put<N: Plain>(
-        &mut self,
-        place: usize,
-        name: &'static str,
-        numbers: Vec<N>,
-    ) -> Result<(), DeviceError> {
-        let (direct, len) = (&mut self.places[place].direct, numbers.len());
-        if self.lent.is_some() {
-            return direct.give(name, numbers, 0..len);
-        }
-        direct.allocate::<N>(name, len)?;
-        direct.write(name, 0, &numbers)
-    }
-
-    /// Numbers come back, once all commands have ended.
-    fn get<N: Plain + Default>(
-        &mut self,
-        place: usize,
-        name: &'static str,
-        len: usize,
-    ) -> Result<Vec<N>, DeviceError> {
-        let direct = &mut self.places[place].direct;
-        if self.lent.is_some() {
-            return direct.take_back(name);
-        }
-        let mut numbers = vec![N::default(); len];
-        direct.read(name, 0, &mut numbers)?;
-        Ok(numbers)
-    }
-
-    /// [`DeviceMatrix::put`] of the device's numbers for vectors.
-    fn put_wide(&mut self, place: usize, name: &'static str, numbers: Vec<f64>) -> Result<(), DeviceError> {
-        match self.numbers.is_wide() {
-            true => self.put(place, name, numbers),
-            false => self.put(place, name, numbers.into_iter().map(|x| x as f32).collect::<Vec<f32>>()),
-        }
-    }
-
-    fn get_wide(&mut self, place: usize, name: &'static str, len: usize) -> Result<Vec<f64>, DeviceError> {
-        match self.numbers.is_wide() {
-            true => self.get(place, name, len),
-            false => Ok(self.get::<f32>(place, name, len)?.into_iter().map(f64::from).collect()),
-        }
-    }
-
     /// Fills the matrix with covariances of points: `added` comes to the diagonal.
     ///
     /// # Errors
@@ -412,50 +367,6 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         let placed = Placed { parts: &[("tiles", self.part(block))], ..Placed::default() };
         let Place { direct, program } = &mut self.places[self.layout.place_of(block)];
         direct.launch_placed(program, kernel, Grid::of(groups, [ITEMS, 1]), &values, placed)
-    }
-
-    /// Solves L L^T x = b with the factor.
-    ///
-    /// # Errors
-    /// When the device fails.
-    ///
-    /// # Panics
-    /// When there is not a number for each row, or there are several devices.
-    pub fn solve(&mut self, b: &[f64]) -> Result<Vec<f64>, DeviceError> {
-        assert!(b.len() == self.n && self.solves(), "a number for each row, on one device");
-        let (rows, mut padded, layout) = (self.rows(), b.to_vec(), self.layout);
-        padded.resize(rows * TILE, 0.0);
-        self.put_wide(0, "b", padded.clone())?;
-        self.put_wide(0, "solved", padded.clone())?;
-        self.put_wide(0, "weights", padded)?;
-        for j in 0..rows {
-            self.launch("forward", layout.block_of(j), [rows - j, 1], &[("j", j)])?;
-        }
-        for j in (0..rows).rev() {
-            for block in 0..=layout.block_of(j) {
-                self.launch("backward", block, [layout.row(block, j).1.len(), 1], &[("j", j)])?;
-            }
-        }
-        let mut weights = self.get_wide(0, "weights", rows * TILE)?;
-        weights.truncate(self.n);
-        Ok(weights)
-    }
-
-    /// The diagonal of the factor.
-    ///
-    /// # Errors
-    /// When the device fails.
-    ///
-    /// # Panics
-    /// When there are several devices.
-    pub fn pivots(&mut self) -> Result<Vec<f64>, DeviceError> {
-        assert!(self.solves(), "on one device");
-        self.put_wide(0, "pivots", vec![0.0; self.n])?;
-        for block in 0..self.layout.blocks() {
-            let groups = (self.layout.columns(block).len() * TILE).div_ceil(ITEMS);
-            self.launch("diagonal", block, [groups, 1], &[("count", self.n)])?;
-        }
-        self.get_wide(0, "pivots", self.n)
     }
 
     /// Waits until the devices have done everything.

@@ -1,9 +1,9 @@
-//! Packed tiles of the host, copied to the blocks of a matrix on devices and back.
+//! Numbers of the host for devices: packed tiles, copied to the blocks of a matrix and back, and vectors.
 
 use std::ops::Range;
 
 use boxwork_kernels::cholesky::device::{TILE, tiles as count};
-use boxwork_runtime::feeding::DeviceError;
+use boxwork_runtime::feeding::{DeviceError, Plain};
 
 use super::{DeviceMatrix, DeviceNumber};
 
@@ -99,5 +99,61 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             direct.read_part(("tiles", block), before * NUMBERS, to)?;
         }
         Ok(found)
+    }
+
+    /// Numbers come to a device: in place where the tiles are lent.
+    pub(super) fn put<N: Plain>(
+        &mut self,
+        place: usize,
+        name: &'static str,
+        numbers: Vec<N>,
+    ) -> Result<(), DeviceError> {
+        let (direct, len) = (&mut self.places[place].direct, numbers.len());
+        if self.lent.is_some() {
+            return direct.give(name, numbers, 0..len);
+        }
+        direct.allocate::<N>(name, len)?;
+        direct.write(name, 0, &numbers)
+    }
+
+    /// Numbers come back, once all commands have ended.
+    pub(super) fn get<N: Plain + Default>(
+        &mut self,
+        place: usize,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Vec<N>, DeviceError> {
+        let direct = &mut self.places[place].direct;
+        if self.lent.is_some() {
+            return direct.take_back(name);
+        }
+        let mut numbers = vec![N::default(); len];
+        direct.read(name, 0, &mut numbers)?;
+        Ok(numbers)
+    }
+
+    /// [`DeviceMatrix::put`] of the device's numbers for vectors.
+    pub(super) fn put_wide(
+        &mut self,
+        place: usize,
+        name: &'static str,
+        numbers: Vec<f64>,
+    ) -> Result<(), DeviceError> {
+        match self.numbers.is_wide() {
+            true => self.put(place, name, numbers),
+            false => self.put(place, name, numbers.into_iter().map(|x| x as f32).collect::<Vec<f32>>()),
+        }
+    }
+
+    pub(super) fn get_wide(
+        &mut self,
+        place: usize,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Vec<f64>, DeviceError> {
+        match self.numbers.is_wide() {
+            true => self.get(place, name, len),
+            false => Ok(self.get::<f32>(place, name, len)?.into_iter().map(f64::from).collect()),
+        }
     }
 }
