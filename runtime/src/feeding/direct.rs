@@ -333,8 +333,11 @@ impl Direct {
         }
     }
 
-    /// Hands all commands to the device.
-    fn flush(&mut self) -> Result<(), DeviceError> {
+    /// Hands all commands to the device, which may otherwise keep them until the host waits.
+    ///
+    /// # Errors
+    /// When the driver refuses it.
+    pub fn flush(&mut self) -> Result<(), DeviceError> {
         let driver = Arc::clone(self.device.driver());
         for queue in self.queues.clone() {
             self.noted(driver.flush(queue.handle()).map_err(DeviceError::from))?;

@@ -102,17 +102,37 @@ impl Direct {
         first: usize,
         numbers: &[T],
     ) -> Result<(), DeviceError> {
+        self.write_part_by(part, first, numbers.len(), &mut |at, to: &mut [T]| {
+            to.copy_from_slice(&numbers[at..][..to.len()]);
+        })
+    }
+
+    /// [`Direct::write_part`] of so many numbers that a closure writes to the pinned memory: it takes the place of the first of them, from 0, and must
+    /// write all.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn write_part_by<T: Plain>(
+        &mut self,
+        part: Part,
+        first: usize,
+        len: usize,
+        fill: &mut dyn FnMut(usize, &mut [T]),
+    ) -> Result<(), DeviceError> {
         let at_once = COPY_BYTES / size_of::<T>();
-        let regions = self.regions::<T>(numbers.len())?;
-        for (nth, chunk) in numbers.chunks(at_once).enumerate() {
+        let regions = self.regions::<T>(len)?;
+        for (nth, begin) in (0..len).step_by(at_once).enumerate() {
             // The copy before the last has ended, so its region is free.
             self.wait_for_copies(1)?;
-            let (region, at) = (regions[nth % 2], (first + nth * at_once) * size_of::<T>());
-            let bytes = size_of_val(chunk);
+            let (count, region) = (at_once.min(len - begin), regions[nth % 2]);
+            let (at, bytes) = ((first + begin) * size_of::<T>(), count * size_of::<T>());
             let to = self.place(part, at + bytes);
             // SAFETY: no command uses the region, and this is its only slice.
             let numbers = unsafe { region.numbers_mut::<T>() };
-            numbers[..chunk.len()].copy_from_slice(chunk);
+            fill(begin, &mut numbers[..count]);
             // SAFETY: the region is of the staging memory, which lives until all commands have ended.
             let sent = self.enqueue(0, None, |driver, queue| unsafe {
                 driver.write(queue, (to, at), region.at, bytes, &[])
@@ -148,13 +168,33 @@ impl Direct {
     /// # Panics
     /// As there.
     pub fn read_part<T: Plain>(&mut self, part: Part, first: usize, to: &mut [T]) -> Result<(), DeviceError> {
+        self.read_part_by(part, first, to.len(), &mut |at, numbers: &[T]| {
+            to[at..][..numbers.len()].copy_from_slice(numbers);
+        })
+    }
+
+    /// [`Direct::read_part`] of so many numbers that a closure takes from the pinned memory, with the place of the first of them, from 0.
+    ///
+    /// # Errors
+    /// As [`Direct::read`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn read_part_by<T: Plain>(
+        &mut self,
+        part: Part,
+        first: usize,
+        len: usize,
+        take: &mut dyn FnMut(usize, &[T]),
+    ) -> Result<(), DeviceError> {
         let at_once = COPY_BYTES / size_of::<T>();
-        let regions = self.regions::<T>(to.len())?;
-        let mut chunks: Vec<&mut [T]> = to.chunks_mut(at_once).collect();
-        for nth in 0..=chunks.len() {
-            if let Some(chunk) = chunks.get(nth) {
+        let regions = self.regions::<T>(len)?;
+        let chunks = len.div_ceil(at_once);
+        let count_of = |nth: usize| at_once.min(len - nth * at_once);
+        for nth in 0..=chunks {
+            if nth < chunks {
                 let (region, at) = (regions[nth % 2], (first + nth * at_once) * size_of::<T>());
-                let bytes = size_of_val(&**chunk);
+                let bytes = count_of(nth) * size_of::<T>();
                 let from = self.place(part, at + bytes);
                 // SAFETY: the region is of the staging memory, and its numbers were taken out when the copy before had ended.
                 let sent = self.enqueue(0, None, |driver, queue| unsafe {
@@ -164,10 +204,10 @@ impl Direct {
                 self.statistics.copied_bytes += bytes as u64;
             }
             if nth > 0 {
-                self.wait_for_copies(usize::from(nth < chunks.len()))?;
-                let chunk = &mut chunks[nth - 1];
+                self.wait_for_copies(usize::from(nth < chunks))?;
                 // SAFETY: the command that wrote to the region has ended.
-                chunk.copy_from_slice(unsafe { &regions[(nth - 1) % 2].numbers::<T>()[..chunk.len()] });
+                let numbers = unsafe { regions[(nth - 1) % 2].numbers::<T>() };
+                take((nth - 1) * at_once, &numbers[..count_of(nth - 1)]);
             }
         }
         Ok(())
