@@ -6,21 +6,23 @@
 //! [`boxwork_kernels::cholesky::device`] says, or an error; after an error nothing of the matrix is of use.
 //!
 //! A matrix for which no device has room stays in the host's memory, and its blocks of columns come to a device in turn
-//! ([`DeviceMatrix::factor_of_host`]).
+//! ([`DeviceMatrix::factor_of_host`]). Slots may have some of the blocks, in the host's memory ([`DeviceMatrix::factor_with_slots`]).
 
 mod layout;
 mod tuned;
 mod ways;
 mod copies;
+mod rates;
 mod steps;
 mod streamed;
+mod together;
 mod solves;
 mod slopes;
 
 use std::sync::Arc;
 
 use boxwork_kernels::cholesky::device::{DIMENSIONS_MAX, ITEMS, Numbers, TILE, Units, tiles as count};
-use boxwork_kernels::cholesky::{Number, Packed};
+use boxwork_kernels::cholesky::{Blocked, Number, Packed, TileKernels, Usual};
 use boxwork_kernels::covariance::{Expression, Points};
 use boxwork_runtime::feeding::{
     DeviceClass, DeviceError, Devices, Direct, DirectStatistics, Grid, Part, Placed, Plain, ProgramSource,
@@ -28,7 +30,10 @@ use boxwork_runtime::feeding::{
 };
 
 use self::layout::Layout;
-pub use self::streamed::resident;
+pub(crate) use self::rates::DEVICE_SLOTS;
+pub use self::rates::{DeviceSlots, Rates, Slots, rates, share};
+pub use self::streamed::{Covariances, resident};
+pub use self::together::fits_with_slots;
 pub use self::tuned::{Tuned, keep_tuned, tuned};
 pub use self::ways::maps;
 
@@ -44,6 +49,8 @@ pub trait DeviceNumber: Number + Plain {
     /// Columns of tiles of a block on a GPU, for so many rows of tiles: a wide block writes the tiles behind it seldom, a narrow one leaves
     /// little to launches of single columns.
     fn block(rows: usize) -> usize;
+    /// The operations of slots on tiles.
+    fn kernels() -> &'static dyn TileKernels<Self>;
 }
 
 impl DeviceNumber for f64 {
@@ -54,6 +61,11 @@ impl DeviceNumber for f64 {
     fn block(rows: usize) -> usize {
         (rows / 8).clamp(2, 16)
     }
+
+    fn kernels() -> &'static dyn TileKernels<Self> {
+        static KERNELS: Usual = Usual {};
+        &KERNELS
+    }
 }
 
 impl DeviceNumber for f32 {
@@ -63,6 +75,11 @@ impl DeviceNumber for f32 {
 
     fn block(rows: usize) -> usize {
         (rows / 16).clamp(4, 8)
+    }
+
+    fn kernels() -> &'static dyn TileKernels<Self> {
+        static KERNELS: Blocked = Blocked;
+        &KERNELS
     }
 }
 
@@ -82,6 +99,9 @@ pub struct Choices {
     pub buffer_tiles: Option<usize>,
     /// The matrix stays in the host's memory, and the device has so many columns of tiles of it at a time.
     pub resident: Option<usize>,
+    /// The share of the columns that slots have, in thousandths: 0 for none. [`DeviceMatrix::factor_with_slots`] factors the matrix then, and devices
+    /// have the other columns alone.
+    pub slots: usize,
 }
 
 /// Why there is no factor.
@@ -143,11 +163,22 @@ pub fn fits<T: DeviceNumber>(
     n: usize,
     matrices: u64,
 ) -> Result<(), String> {
+    fits_with::<T>(devices, places, n, matrices, places.len() > 1)
+}
+
+/// [`fits`], if devices have panels of others too.
+fn fits_with<T: DeviceNumber>(
+    devices: &Devices,
+    places: &[usize],
+    n: usize,
+    matrices: u64,
+    has_panels: bool,
+) -> Result<(), String> {
     let rows = n.div_ceil(TILE) as u64;
     let of_tile = (TILE * TILE * size_of::<T>()) as u64;
-    // Devices of several have the panel of another one too, twice.
+    // The panels of others are two at a time.
     let (count, panels) =
-        (places.len() as u64, if places.len() > 1 { 2 * T::block(rows as usize) as u64 } else { 0 });
+        (places.len() as u64, if has_panels { (PANELS * T::block(rows as usize)) as u64 } else { 0 });
     let share = (rows * (rows + 1) / 2).div_ceil(count) + rows * (1 + panels);
     for place in places {
         let device = &devices.list()[*place];
@@ -203,14 +234,17 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         }
         let Some(numbers) = of else { unreachable!("there is a device") };
         // One device alone may have a table of what is fastest.
-        let is_alone = places.len() == 1 && choices.resident.is_none();
+        let is_alone = places.len() == 1 && choices.resident.is_none() && choices.slots == 0;
         let tuned = is_alone.then(|| tuned::nearest::<T>(&devices.list()[places[0]], rows)).flatten();
         let usual = if are_apart { T::block(rows) } else { BLOCK_SHARED };
         let block = choices.block.or(tuned.map(|tuned| tuned.block)).unwrap_or(usual).max(1);
         let looks_ahead = choices.looks_ahead.or(tuned.map(|tuned| tuned.looks_ahead));
         let layout = match choices.resident {
-            Some(columns) => Layout { rows, width: whole_blocks(columns, block, rows), places: 1 },
-            None => Layout::new(rows, choices.buffer_tiles.unwrap_or(tiles_max), places.len(), block),
+            Some(columns) => Layout { rows, width: whole_blocks(columns, block, rows), places: 1, slots: 0 },
+            None => {
+                let tiles_max = choices.buffer_tiles.unwrap_or(tiles_max);
+                Layout::new(rows, tiles_max, (places.len(), choices.slots), block)
+            }
         };
         Ok(Self {
             places: opened,
@@ -219,7 +253,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
             dimensions: 0,
             block: block.min(layout.width),
             layout,
-            looks_ahead: looks_ahead.unwrap_or(places.len() > 1 || are_apart),
+            looks_ahead: looks_ahead.unwrap_or(places.len() > 1 || layout.slots > 0 || are_apart),
             is_streamed: choices.resident.is_some(),
             lent: None,
             of: std::marker::PhantomData,
@@ -240,12 +274,24 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
 
     /// Whether the matrix is one buffer of one device: else it is neither lent, solved with on several devices, nor inverted.
     pub fn is_whole(&self) -> bool {
-        self.layout.is_whole() && self.places.len() == 1 && !self.is_streamed
+        self.layout.is_whole() && self.solves()
     }
 
     /// Whether [`DeviceMatrix::solve`] solves: one device that has the matrix.
     pub fn solves(&self) -> bool {
-        self.places.len() == 1 && !self.is_streamed
+        self.places.len() == 1 && !self.is_streamed && !self.is_with_slots()
+    }
+
+    /// Whether slots have some of the columns: [`DeviceMatrix::factor_with_slots`] factors the matrix.
+    pub fn is_with_slots(&self) -> bool {
+        self.layout.slots > 0
+    }
+
+    /// The columns of the matrix that slots have.
+    pub fn columns_of_slots(&self) -> usize {
+        // The last columns of tiles may be more than there are.
+        let is_last = self.layout.owner(self.layout.blocks() - 1).is_none();
+        self.layout.columns_of_slots() * TILE - if is_last { self.rows() * TILE - self.n } else { 0 }
     }
 
     /// Whether the matrix stays in the host's memory: [`DeviceMatrix::factor_of_host`] factors it.
@@ -298,10 +344,11 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
     pub fn allocate(&mut self) -> Result<(), DeviceError> {
         let layout = self.layout;
         for block in 0..layout.blocks() {
+            let Some(place) = layout.owner(block) else { continue };
             let len = layout.tiles(block) * TILE * TILE;
-            self.places[layout.place_of(block)].direct.allocate_part::<T>(("tiles", block), len)?;
+            self.places[place].direct.allocate_part::<T>(("tiles", block), len)?;
         }
-        if self.places.len() > 1 {
+        if self.places.len() > 1 || self.is_with_slots() {
             for place in &mut self.places {
                 for panel in 0..PANELS {
                     place.direct.allocate_part::<T>(("panel", panel), layout.tiles(0) * TILE * TILE)?;
@@ -311,7 +358,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         Ok(())
     }
 
-    /// Fills the matrix with covariances of points: `added` comes to the diagonal.
+    /// Fills the matrix with covariances of points: `added` comes to the diagonal. Columns of slots are left out.
     ///
     /// # Errors
     /// When a device fails, or does not compile the expression.
@@ -333,8 +380,9 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         }
         let program = fill_program(self.numbers, expression, dimensions);
         // A matrix of the host is filled block by block, when each comes to the device.
-        let blocks = if self.is_streamed { 0 } else { self.layout.blocks() };
-        (0..blocks).try_for_each(|block| self.fill_block(&program, block))
+        let (layout, blocks) = (self.layout, if self.is_streamed { 0 } else { self.layout.blocks() });
+        let mut own = (0..blocks).filter(|block| layout.owner(*block).is_some());
+        own.try_for_each(|block| self.fill_block(&program, block))
     }
 
     /// Fills a block of columns.

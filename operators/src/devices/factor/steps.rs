@@ -19,11 +19,18 @@ pub(super) const NONE_FAILED: u32 = u32::MAX;
 const PIECES: usize = 8;
 
 /// The commands that others must come after, by device.
-struct Sent {
+pub(super) struct Sent {
     /// The last one that took products from columns on the second lane.
-    behind: Vec<u64>,
+    pub(super) behind: Vec<u64>,
     /// By panel, the last one that reads it.
-    of_panel: [Vec<u64>; PANELS],
+    pub(super) of_panel: [Vec<u64>; PANELS],
+}
+
+impl Sent {
+    pub(super) fn none(places: usize) -> Self {
+        let none = || vec![0; places];
+        Self { behind: none(), of_panel: [none(), none()] }
+    }
 }
 
 impl<T: DeviceNumber> DeviceMatrix<T> {
@@ -36,8 +43,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         for place in 0..places {
             self.put(place, "failed", vec![NONE_FAILED])?;
         }
-        let none = || vec![0; places];
-        let mut sent = Sent { behind: none(), of_panel: [none(), none()] };
+        let mut sent = Sent::none(places);
         let mut before = vec![0; places];
         for launch in launches(rows, self.block) {
             match launch {
@@ -136,7 +142,7 @@ impl<T: DeviceNumber> DeviceMatrix<T> {
         for block in layout.block_of(columns.start)..=layout.block_of(columns.end - 1) {
             let (place, own) = (layout.place_of(block), layout.columns(block));
             let columns = own.start.max(columns.start)..own.end.min(columns.end);
-            let panel = match layout.place_of(of) == place {
+            let panel = match layout.owner(of) == Some(place) {
                 true => self.part(of),
                 false => ("panel", of % PANELS),
             };

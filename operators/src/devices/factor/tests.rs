@@ -9,14 +9,14 @@ use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
 use super::*;
 use boxwork_kernels::cholesky::device::tiles;
 
-fn points(n: usize, dimensions: usize, seed: u64) -> Points {
+pub(super) fn points(n: usize, dimensions: usize, seed: u64) -> Points {
     let mut random = Random::mixed(seed);
     let numbers: Vec<f64> = (0..n * dimensions).map(|_| 4.0 * random.unit()).collect();
     Points::of_rows(dimensions, &numbers)
 }
 
 /// The covariances by columns, n * n.
-fn covariances(expression: &Expression, points: &Points, added: f64) -> Vec<f64> {
+pub(super) fn covariances(expression: &Expression, points: &Points, added: f64) -> Vec<f64> {
     let (n, mut scratch) = (points.len(), Scratch::default());
     let mut matrix = vec![0.0; n * n];
     for (column, out) in matrix.chunks_exact_mut(n).enumerate() {
@@ -40,7 +40,7 @@ fn dense<T: Number>(n: usize, packed: &[T]) -> Vec<f64> {
 }
 
 /// The largest difference of L L^T from a matrix, in its lower half.
-fn apart(n: usize, l: &[f64], matrix: &[f64]) -> f64 {
+pub(super) fn apart(n: usize, l: &[f64], matrix: &[f64]) -> f64 {
     let mut most = 0f64;
     for column in 0..n {
         for row in column..n {
@@ -52,7 +52,7 @@ fn apart(n: usize, l: &[f64], matrix: &[f64]) -> f64 {
     most
 }
 
-fn devices() -> Arc<Devices> {
+pub(super) fn devices() -> Arc<Devices> {
     Devices::open(Options::default()).expect("there is a device")
 }
 
