@@ -1,6 +1,7 @@
 //! `gp_fit_samples`: fits a Gaussian process to samples.
 //!
-//! Invariant: the model depends on the samples, their order and the parameters alone, not on the number of slots.
+//! Invariant: the model depends on the samples, their order and the parameters alone, not on the number of slots. Devices round in their own ways,
+//! so there it also depends on who has which columns of the factor.
 
 use boxwork_kernels::covariance::Expression;
 use boxwork_kernels::gaussian_process::{
@@ -17,6 +18,7 @@ use super::read_samples::{INPUTS, TARGET};
 use super::samples::{Samples, fault, push_model};
 use crate::columns;
 use crate::devices::code_path;
+use crate::devices::factor::{DEVICE_SLOTS, Slots};
 
 const SAMPLES: In = In::stream(0, "samples", columns::samples, "the samples");
 const MODEL: Out = Out::new(0, "model", columns::regression, "the samples with the model");
@@ -39,7 +41,8 @@ const MODEL: Out = Out::new(0, "model", columns::regression, "the samples with t
 /// `restarts`, `seed`: the search for parameters. `precision`: the numbers of the factor; `mixed` makes it
 /// in f32 and refines weights in f64, or makes it again in f64 where that does not converge. `inputs`, `target`: the names of the columns, for the model. `memory`: the most MiB that the
 /// matrices may take. `device`: where factors and derivatives are computed; a device that fails leaves them to the slots. `device_memory`: how
-/// the matrix comes to it.
+/// the matrix comes to it. `device_slots`: whether slots take some columns of a factor; they are dealt by the rates of both, which are
+/// measured once for each device.
 pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -111,6 +114,7 @@ pub static GP_FIT_SAMPLES: OperatorSpec = OperatorSpec {
             Default::Text("auto"),
             "how the matrix comes to the device: in place (map), by copies, or in place if the device shares the host's memory (auto)",
         ),
+        DEVICE_SLOTS,
     ],
     inputs: &[SAMPLES],
     outputs: &[MODEL],
@@ -177,7 +181,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let memory = bind.get_integer("memory").map(|mebibytes| (mebibytes as u64).saturating_mul(1 << 20));
     let rows_min = if bind.device("device") == DeviceChoice::Auto { DEVICE_ROWS_MIN } else { 0 };
     let picked = bind.pick_devices("device", None, 0)?;
-    let device = OnDevice::of(&picked, Memory::named(bind.text("device_memory")), rows_min);
+    let device = OnDevice::of(&picked, Memory::named(bind.text("device_memory")), rows_min)
+        .map(|device| device.with_slots(Slots::of(bind)));
     Ok(Box::new(GpFitSamples {
         settings,
         starts: bind.boolean("optimise").then_some(starts),

@@ -1,4 +1,4 @@
-//! A device as what makes the factor of a fit, and the derivatives of a likelihood.
+//! A device as what makes the factor of a fit, perhaps together with the slots, and the derivatives of a likelihood.
 //!
 //! Invariant: where the device fails, has no room or no numbers of f64, the slots make the factor, and a note says so.
 
@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use boxwork_kernels::cholesky::{Packed, TiledMatrix};
 use boxwork_kernels::gaussian_process::{Made, Outcome, Sloped, SlopedOutcome, Stopped, TILE, Wanted};
+use boxwork_kernels::pieces::Pieces;
 use boxwork_runtime::feeding::{DeviceError, Devices, DirectStatistics, Picked};
 
-use crate::devices::factor::{self, Choices, DeviceMatrix, DeviceNumber, Unfactored};
+use crate::devices::factor::{self, Choices, DeviceMatrix, DeviceNumber, Slots, Unfactored};
 
 /// Samples from which on `auto` takes a device: fewer are factored before it has answered.
 pub(super) const DEVICE_ROWS_MIN: usize = 1024;
@@ -42,6 +43,8 @@ pub(super) struct OnDevice {
     memory: Memory,
     /// The fewest rows that are worth it.
     rows_min: usize,
+    /// The slots that may take columns of a factor.
+    slots: Slots,
     /// Why the slots make all further factors.
     over: Option<String>,
     pub(super) factors: u64,
@@ -49,6 +52,10 @@ pub(super) struct OnDevice {
     pub(super) slopes: u64,
     /// Factors of matrices that stayed in the host's memory.
     pub(super) streamed: u64,
+    /// Factors that slots and devices made together.
+    pub(super) together: u64,
+    /// Columns of the last one, those of slots first.
+    columns: (usize, usize),
     pub(super) done: DirectStatistics,
 }
 
@@ -61,12 +68,20 @@ impl OnDevice {
             places: (!allowed.is_empty()).then(|| allowed.to_vec())?,
             memory,
             rows_min,
+            slots: Slots::default(),
             over: None,
             factors: 0,
             slopes: 0,
             streamed: 0,
+            together: 0,
+            columns: (0, 0),
             done: DirectStatistics::default(),
         })
+    }
+
+    /// Slots may take columns of factors.
+    pub(super) fn with_slots(self, slots: Slots) -> Self {
+        Self { slots, ..self }
     }
 
     /// Sentences for the user about the factors.
@@ -83,29 +98,47 @@ impl OnDevice {
                 0 => String::new(),
                 count => format!(", {count} of them of matrices in the host's memory"),
             };
-            let made = format!("{} factors{inverted}{streamed}, {}", self.factors, self.done);
+            let (of_slots, all) = self.columns;
+            let together = match self.together {
+                0 => String::new(),
+                count => {
+                    format!(
+                        ", {count} of them with slots, which took {of_slots} of {all} columns of the last one"
+                    )
+                }
+            };
+            let made = format!("{} factors{inverted}{streamed}{together}, {}", self.factors, self.done);
             notes.push(format!("{}: {made}", names.join(", ")));
         }
         notes
     }
 
-    /// Makes a factor; asks between blocks of columns whether to end.
+    /// Makes a factor, perhaps together with slots; asks between blocks of columns whether to end.
     pub(super) fn make<T: DeviceNumber>(
         &mut self,
         wanted: &Wanted<'_>,
         tiles: Packed<T>,
+        slots: &mut Pieces<'_>,
         cancelled: &dyn Fn() -> bool,
     ) -> Outcome<T> {
         let (n, places) = (wanted.points.len(), self.places_for(wanted.points.len(), size_of::<T>()));
         let mut choices = Choices::default();
         if factor::fits::<T>(&self.devices, places, n, 1).is_err() {
             choices.resident = factor::resident::<T>(&self.devices, self.places[0], n).ok();
+        } else if factor::fits_with_slots::<T>(&self.devices, places, n).is_ok() {
+            choices.slots = factor::share::<T>(&self.devices, places, n, self.slots);
         }
         let places = if choices.resident.is_some() { &self.places[..1] } else { places };
         let opened = DeviceMatrix::open(&self.devices, places, n, choices);
         self.streamed += u64::from(choices.resident.is_some());
         let made = opened.map_err(Unfactored::Device).and_then(|mut matrix| {
-            let made = self.run(&mut matrix, wanted, tiles, cancelled);
+            let made = if matrix.is_with_slots() {
+                self.together += 1;
+                self.columns = (matrix.columns_of_slots(), n);
+                make_with_slots(&mut matrix, wanted, tiles, slots)
+            } else {
+                self.run(&mut matrix, wanted, tiles, cancelled)
+            };
             self.done.add(&matrix.statistics());
             made
         });
@@ -238,6 +271,19 @@ impl OnDevice {
         };
         Ok(Made { factor: TiledMatrix::of_packed(wanted.points.len(), TILE, tiles), weights })
     }
+}
+
+/// The factor is in the host's memory then, where slots solve with it.
+fn make_with_slots<T: DeviceNumber>(
+    matrix: &mut DeviceMatrix<T>,
+    wanted: &Wanted<'_>,
+    tiles: Packed<T>,
+    slots: &mut Pieces<'_>,
+) -> Result<Made<T>, Unfactored> {
+    let factor = TiledMatrix::of_packed(wanted.points.len(), TILE, tiles);
+    let covariances = (!wanted.is_filled).then_some((wanted.expression, wanted.points, wanted.added));
+    matrix.factor_with_slots(&factor, covariances, slots)?;
+    Ok(Made { factor, weights: None })
 }
 
 fn slopes_of<T: DeviceNumber>(

@@ -7,7 +7,8 @@ use boxwork_runtime::operator::Work;
 
 use super::on_device::OnDevice;
 use crate::cholesky::run;
-use crate::devices::factor;
+use crate::devices::factor::{self, DeviceNumber};
+use crate::pieces::side_by_side_inside as inside_pieces;
 
 /// The slots that are free, for the closures of one firing, and perhaps a device for factors.
 pub(super) struct OnSlots<'s, 'i> {
@@ -15,6 +16,15 @@ pub(super) struct OnSlots<'s, 'i> {
     pub(super) device: Option<&'s mut OnDevice>,
     /// The counts of a factorisation's operations, where one is most of the work.
     pub(super) work: Option<Work<'s>>,
+}
+
+impl OnSlots<'_, '_> {
+    fn make<T: DeviceNumber>(&mut self, wanted: &Wanted<'_>, tiles: Packed<T>) -> Outcome<T> {
+        let Self { inside, device, .. } = self;
+        let cancelled = inside.cancelled();
+        let mut slots = |count: usize, f: &(dyn Fn(usize) + Sync)| inside_pieces(inside, count, f);
+        device.as_mut()?.make(wanted, tiles, &mut slots, &cancelled)
+    }
 }
 
 impl Threads for OnSlots<'_, '_> {
@@ -27,9 +37,7 @@ impl Threads for OnSlots<'_, '_> {
     }
 
     fn pieces(&mut self, count: usize, f: &(dyn Fn(usize) + Sync)) -> bool {
-        let cancelled = self.inside.cancelled();
-        self.inside.for_each_chunk(count, 1, |range| range.filter(|_| !cancelled()).for_each(f));
-        !cancelled()
+        inside_pieces(self.inside, count, f)
     }
 
     fn device(&mut self) -> Option<&mut dyn FactorDevice> {
@@ -47,11 +55,11 @@ impl FactorDevice for OnSlots<'_, '_> {
     }
 
     fn doubles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f64>) -> Outcome<f64> {
-        self.device.as_mut()?.make(wanted, tiles, &self.inside.cancelled())
+        self.make(wanted, tiles)
     }
 
     fn singles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f32>) -> Outcome<f32> {
-        self.device.as_mut()?.make(wanted, tiles, &self.inside.cancelled())
+        self.make(wanted, tiles)
     }
 
     fn takes_slopes(&mut self, n: usize, bytes: usize) -> bool {

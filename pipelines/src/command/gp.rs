@@ -100,6 +100,9 @@ struct Fit {
     /// How the matrix comes to a device: in place (map), by copies, or in place if the device shares the host's memory (auto)
     #[arg(long, default_value = "auto", value_parser = ["auto", "map", "copy"])]
     device_memory: String,
+    /// Whether slots take some columns of a device's factor: auto: if a GPU shares the host's memory, and they gain more than a twentieth
+    #[arg(long, default_value = "auto", value_parser = ["auto", "always", "never"])]
+    device_slots: String,
     /// Keep the factor for deviations and appended samples, or alpha alone, for means
     #[arg(long, default_value = "factor", value_parser = ["factor", "alpha"])]
     keep: String,
@@ -242,6 +245,7 @@ impl Fit {
             text("precision", &self.precision),
             text("device", &self.device),
             text("device_memory", &self.device_memory),
+            text("device_slots", &self.device_slots),
             ("noise".to_owned(), Value::Number(self.noise)),
             ("normalize".to_owned(), Value::Boolean(self.normalize)),
             ("optimise".to_owned(), Value::Boolean(self.optimise)),

@@ -7,10 +7,12 @@ use boxwork_kernels::gaussian_process::{
     FactorDevice, FitError, Jitter, Precision, Regression, Settings, ThisThread, Threads, likelihood,
     optimise,
 };
+use boxwork_kernels::pieces::one_by_one;
 use boxwork_runtime::feeding::Options;
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
 
 use super::*;
+use crate::devices::factor::DeviceSlots;
 
 /// One thread, and a device for factors.
 struct Tested(OnDevice);
@@ -39,11 +41,11 @@ impl FactorDevice for Tested {
     }
 
     fn doubles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f64>) -> Outcome<f64> {
-        self.0.make(wanted, tiles, &|| false)
+        self.0.make(wanted, tiles, &mut one_by_one(), &|| false)
     }
 
     fn singles(&mut self, wanted: &Wanted<'_>, tiles: Packed<f32>) -> Outcome<f32> {
-        self.0.make(wanted, tiles, &|| false)
+        self.0.make(wanted, tiles, &mut one_by_one(), &|| false)
     }
 
     fn takes_slopes(&mut self, n: usize, bytes: usize) -> bool {
@@ -147,6 +149,48 @@ fn a_device_factors_a_matrix_that_it_has_no_room_for() {
         let rows = found.factor.row(1599).iter().zip(expected.factor.row(1599));
         assert!(rows.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) < 1e-10);
     }
+}
+
+#[test]
+fn a_device_and_slots_fit_together() {
+    if !has_device("a_device_and_slots_fit_together") {
+        return;
+    }
+    for (dimensions, precision, allowed) in
+        [(2, Precision::F64, 1e-9), (40, Precision::F64, 1e-9), (2, Precision::Mixed, 1e-3)]
+    {
+        let (points, targets) = samples(700, dimensions);
+        let settings = settings("1.5 * rbf(l=9) + white(0.1)", precision);
+        let options = Options { cache: None, ..Options::default() };
+        let (_, devices) = Faulty::devices(Plan::default(), options);
+        let devices = devices.expect("a device");
+        for name in ["products_64", "products_32"] {
+            // Two slots are as fast as the device, so they have every other block of 256 columns, the first one too.
+            devices.list()[0].keep(name, "2000 1000");
+        }
+        let slots = Slots { choice: DeviceSlots::Always, count: 2 };
+        let mut device = Tested(on(devices, Memory::Auto).with_slots(slots));
+        let fit = |threads: &mut dyn Threads| {
+            Regression::fit(points.clone(), targets.clone(), &settings, threads).expect("a fit")
+        };
+        let (found, expected) = (fit(&mut device), fit(&mut ThisThread));
+        let notes = device.0.notes();
+        assert_eq!((device.0.factors, device.0.together), (1, 1), "{notes:?}");
+        assert!(notes[0].contains("with slots, which took 444 of 700 columns"), "{notes:?}");
+        let near = |a: f64, b: f64| (a - b).abs() <= allowed * (1.0 + b.abs());
+        assert!(near(found.log_likelihood, expected.log_likelihood), "{precision}: {}", found.log_likelihood);
+        assert!(found.weights.iter().zip(&expected.weights).all(|(a, b)| near(*a, *b)), "{precision}");
+        let rows = found.factor.row(699).iter().zip(expected.factor.row(699));
+        assert!(rows.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) < 10.0 * allowed, "{precision}");
+    }
+    // By themselves slots leave a device alone whose cores are theirs.
+    let (points, targets) = samples(300, 2);
+    let settings = settings("1.5 * rbf(l=2) + white(0.1)", Precision::F64);
+    let slots = Slots { choice: DeviceSlots::Auto, count: 2 };
+    let mut device = tested(Plan::default(), Memory::Auto);
+    device.0.slots = slots;
+    Regression::fit(points, targets, &settings, &mut device).expect("a fit");
+    assert_eq!((device.0.factors, device.0.together), (1, 0), "{:?}", device.0.notes());
 }
 
 #[test]
