@@ -73,7 +73,8 @@
 //! points on the host, beside PyTorch (cuBLAS, cuSOLVER) where it finds a GPU. Arguments: `n=8192,32768 precision=f64,f32 units=auto,0,1,2
 //! block=auto,1024 ahead=auto,yes,no memory=map,copy devices=2 rounds=3 peer=none`; `peer=torch,clblast` compares products with CLBlast too; `units`: 0 the device's usual arithmetic, 1 and 2 NVIDIA's
 //! matrix units for f64; `ahead`: whether the next block is factored on a second queue; `devices` share a factor; `resident=4096`: the matrix stays in
-//! the host's memory, and the device has so many columns at a time. `what=tune` finds the fastest `block` and `ahead` for each `n` and keeps them for the
+//! the host's memory, and the device has so many columns at a time. `together=auto,300 workers=16` compares a device, slots and both together,
+//! by measured rates or with so many thousandths of the columns for slots. `what=tune` finds the fastest `block` and `ahead` for each `n` and keeps them for the
 //! device, unless `keep=no`. `what=gp` also measures the likelihood with its
 //! derivatives, and predictions by `gp_predict.yaml` on the device and on slots: `samples=8192 new=200000 slots=20000 workers=16`.
 //!
@@ -140,6 +141,9 @@ mod several;
 #[path = "gpu/dense.rs"]
 mod dense;
 
+#[path = "gpu/together.rs"]
+mod together;
+
 #[path = "gpu/gp.rs"]
 mod gp;
 
@@ -166,7 +170,7 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 42] = [
+const OF_OTHERS: [&str; 43] = [
     "part",
     "texts",
     "n",
@@ -209,6 +213,7 @@ const OF_OTHERS: [&str; 42] = [
     "samples",
     "new",
     "slots",
+    "together",
 ];
 
 /// The text of `what=help`.
@@ -251,6 +256,7 @@ what=select     the k least numbers of each of many arrays, as a share of the ra
                 objects=10000 length=128000 k=1,10,100,1024,2048 rounds=7 peer=torch
 what=dense      products of matrices, beside PyTorch
 what=cholesky   Cholesky factors, and the fill of a matrix of covariances
+                together=auto,300 workers=CORES: by a device, by slots, and by both, with so many thousandths of the columns for slots
 what=tune       the fastest blocks of columns of a factor, kept for the device
 what=gp         fits of a Gaussian process from points on the host, likelihoods with derivatives, predictions
                 n=8192,32768 precision=f64,f32 units=auto,0,1,2 block=auto,1024 ahead=auto,yes,no memory=map,copy devices=2 rounds=3
@@ -311,6 +317,7 @@ fn main() {
         "select" => select::run(&arguments, &devices, device),
         "lists" => lists::run(&arguments, &devices, device),
         "dense" => dense::run_dense(&arguments, &devices, device),
+        "cholesky" if arguments.text("together").is_some() => together::run(&arguments, &devices, device),
         "cholesky" => dense::run_cholesky(&arguments, &devices, device),
         "tune" => dense::run_tune(&arguments, &devices, device),
         "gp" => gp::run(&arguments, &devices, device),

@@ -456,7 +456,7 @@ pub(super) fn compare<T: DeviceNumber + Default>(
 }
 
 /// Compares entries by the rows of tiles of the factor.
-fn compare_rows<T: DeviceNumber + Default>(
+pub(super) fn compare_rows<T: DeviceNumber + Default>(
     n: usize,
     mut row_of_tiles: impl FnMut(usize) -> Result<Vec<T>, DeviceError>,
     expression: &Expression,
