@@ -379,3 +379,32 @@ fn searches_through_lists_find_on_devices_what_slots_find() {
         assert_eq!(said.contains("rows of lists scanned"), *codes != "rows", "{said}");
     }
 }
+
+#[test]
+fn slots_may_take_columns_of_a_fit_on_a_device() {
+    if !has_device("slots_may_take_columns_of_a_fit_on_a_device") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let line = |i: usize| format!("{},{}\n", (i * 7 % 600) as f64 / 30.0, (i % 13) as f64);
+    let samples = format!("x,y\n{}", (0..600).map(line).collect::<String>());
+    std::fs::write(folder.path().join("s.csv"), samples).expect("the samples");
+    let fit = |more: &[&str]| {
+        let of = ["gp", "fit", "--samples", "s.csv", "--inputs", "x", "--target", "y", "--force"];
+        let out = ["--kernel", "rbf(l=2) + white(1)", "--out", "m.gp.arrow", "--workers", "2"];
+        let (status, _, said) = ended(boxwork(folder.path(), &[&of[..], &out, more].concat()));
+        assert_eq!(status, 0, "{said}");
+        let likelihood = said.split("log likelihood ").nth(1).and_then(|rest| rest.split(' ').next());
+        (likelihood.and_then(|text| text.parse::<f64>().ok()).expect("a likelihood"), said)
+    };
+    let (expected, _) = fit(&["--device", "cpu", "--device-slots", "always"]);
+    for slots in ["auto", "always", "never"] {
+        let (found, said) = fit(&["--device", "gpu:0", "--device-slots", slots]);
+        assert!((found - expected).abs() <= 1e-5, "{slots}: {found}, not {expected}");
+        // Shares of `always` are those of measured rates; `auto` leaves so few rows to the device.
+        assert!(
+            said.contains("1 factors") && (slots == "always" || !said.contains("slots, which took")),
+            "{said}"
+        );
+    }
+}
