@@ -208,6 +208,7 @@ const OF_OTHERS: [&str; 43] = [
     "parts",
     "counts",
     "ways",
+    "resident",
     "csv",
     "ahead",
     "samples",
