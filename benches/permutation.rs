@@ -150,23 +150,30 @@ impl Bench {
     fn select(&mut self, pivots: usize, length: usize) {
         let (count, rows, of_pivots) =
             (self.rows.len() / self.dimensions, self.name("rows"), self.pivots_name(pivots));
-        let mut given = vec![0.0; pivots * count];
         let all: Vec<&[f32]> = self.rows.chunks_exact(self.dimensions).collect();
-        for (pivot, given) in
-            self.pivots(pivots).chunks_exact(self.dimensions).zip(given.chunks_exact_mut(count))
-        {
-            l2_of_each(self.path, pivot, &all, given);
-        }
+        // As many objects at a time as the box has, so that their distances lie in a cache, as the peer's rows do.
+        let piece = |rows: &[&[f32]]| {
+            let mut given = vec![0.0; pivots * rows.len()];
+            let of_pivots = self.pivots(pivots).chunks_exact(self.dimensions);
+            of_pivots
+                .zip(given.chunks_exact_mut(rows.len()))
+                .for_each(|(pivot, given)| l2_of_each(self.path, pivot, rows, given));
+            given
+        };
+        let given: Vec<Vec<f64>> = all.chunks(256).map(piece).collect();
         let (mut lists, path) = (Vec::new(), self.path);
-        nearest_of_each(path, &given, count, pivots, length, &mut lists);
+        let make = |lists: &mut Vec<u16>| {
+            lists.clear();
+            for given in &given {
+                nearest_of_each(path, given, given.len() / pivots, pivots, length, lists);
+            }
+        };
+        make(&mut lists);
         assert!(
             lists == one_by_one(self.pivots(pivots), &self.rows, self.dimensions, length),
             "lists by distances"
         );
-        let mut sides = vec![Side::on_this_core("lists alone", count, || {
-            lists.clear();
-            nearest_of_each(path, &given, count, pivots, length, &mut lists);
-        })];
+        let mut sides = vec![Side::on_this_core("lists alone", count, || make(&mut lists))];
         if let Some(peer) = &mut self.peer {
             let question = format!("select {rows} {of_pivots} {length}");
             sides.push(Side::new(peer.name.clone(), move || peer.seconds(&question)));
@@ -279,8 +286,12 @@ impl Bench {
             let mut distances = vec![0.0; rows.len()];
             l2_of_each(path, query, &rows, &mut distances);
             let mut found: Vec<(f64, u32)> = distances.into_iter().zip(ids.iter().copied()).collect();
-            found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            found.truncate(K);
+            let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+            if found.len() > K {
+                found.select_nth_unstable_by(K - 1, order);
+                found.truncate(K);
+            }
+            found.sort_unstable_by(order);
             found.into_iter().map(|(_, id)| id).collect::<Vec<u32>>()
         };
         let pivots_numbers = self.pivots(pivots);

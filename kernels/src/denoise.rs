@@ -19,8 +19,6 @@ mod aggregation;
 mod matching;
 mod variance;
 mod filter;
-mod progress;
-mod phases;
 mod strip;
 pub mod device;
 mod reference;

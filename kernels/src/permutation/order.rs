@@ -3,6 +3,8 @@
 //! The bitonic network of `network` orders them, shortened, with the number of the pivot in the lowest bits. Then each list is put in
 //! the order of the whole numbers, and pivots that these cannot tell apart are compared by their f64 distances.
 
+use std::ops::Range;
+
 use super::nearest_pivots;
 use super::network::{Least, RUN_MIN};
 use crate::CodePath;
@@ -47,24 +49,12 @@ impl Work for OfEach<'_> {
         let mut of_object = vec![0.0; pivots];
         for first in (0..objects).step_by(PANEL) {
             let count = PANEL.min(objects - first);
-            let (mut least, mut largest) = ([0.0_f32; PANEL], [0.0_f32; PANEL]);
-            let mut are_numbers = [true; PANEL];
-            for (to, from) in
-                numbers.as_chunks_mut::<PANEL>().0.iter_mut().zip(distances.chunks_exact(objects))
-            {
-                for (lane, distance) in from[first..first + count].iter().enumerate() {
-                    let number = *distance as f32;
-                    are_numbers[lane] &= !number.is_nan();
-                    least[lane] = least[lane].min(number);
-                    largest[lane] = largest[lane].max(number);
-                    to[lane] = number;
-                }
-            }
+            let largest = narrow(distances, objects, first..first + count, &mut numbers);
             for column in (0..count).step_by(L::COUNT) {
                 order.find(lanes, &numbers[column..]);
                 for lane in column..count.min(column + L::COUNT) {
                     let exact = Given { distances, objects, object: first + lane };
-                    if least[lane] >= 0.0 && largest[lane] < f32::MAX && are_numbers[lane] {
+                    if largest[lane] < f32::MAX.to_bits() {
                         order.append(&numbers[lane..], lane - column, Some(0.0), &exact, lists);
                         continue;
                     }
@@ -79,6 +69,26 @@ impl Work for OfEach<'_> {
             }
         }
     }
+}
+
+/// Rounds the distances of up to [`PANEL`] objects to f32, and returns the largest bits of each object's: those of a negative number and
+/// of a NaN are above those of [`f32::MAX`].
+#[inline(always)]
+fn narrow(distances: &[f64], objects: usize, of: Range<usize>, numbers: &mut [f32]) -> [u32; PANEL] {
+    let mut largest = [0; PANEL];
+    let mut padded = [0.0; PANEL];
+    for (to, from) in numbers.as_chunks_mut::<PANEL>().0.iter_mut().zip(distances.chunks_exact(objects)) {
+        let from = &from[of.clone()];
+        let whole = from.first_chunk().unwrap_or_else(|| {
+            padded[..from.len()].copy_from_slice(from);
+            &padded
+        });
+        for ((to, from), largest) in to.iter_mut().zip(whole).zip(&mut largest) {
+            *to = *from as f32;
+            *largest = (*largest).max(to.to_bits());
+        }
+    }
+    largest
 }
 
 /// The distances of one object. A closure would not be compiled for the instructions of a path.

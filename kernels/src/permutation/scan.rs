@@ -1,15 +1,22 @@
 //! Measures of a query's list and those of all objects, and the objects with the least ones.
+//!
+//! Measures of more than a byte a number take two look-ups each. So candidates come from sums of the high bits alone where these tell almost
+//! all objects of a block from the nearest so far; the others' measures are computed one by one.
 
 use super::Comparison;
 #[cfg(target_arch = "x86_64")]
 use super::lists::BYTES_MAX;
 use super::lists::{BLOCK, Lists, Numbers};
-use super::tables::{ByteTables, Tables};
+use super::tables::{ByteTables, CoarseTables, Tables};
 use crate::CodePath;
 use crate::lanes::{Lanes, Work, run};
 
 /// Measures that are compared with the limit at once.
 const AT_ONCE: usize = 32;
+/// Objects of a block whose measures are computed one by one at most: more take longer than those of the block.
+const FEW: usize = 8;
+/// Blocks that are scanned by whole measures after one in which more objects were near.
+const WHOLE_BLOCKS: usize = 16;
 
 /// A query's list, ready to be compared with those of all objects.
 struct Scanner<'a> {
@@ -17,6 +24,8 @@ struct Scanner<'a> {
     path: CodePath,
     tables: Tables,
     bytes: Option<ByteTables>,
+    /// Tables of the high bits, where `bytes` are tables of two bytes.
+    coarse: Option<CoarseTables>,
 }
 
 impl Lists {
@@ -48,9 +57,24 @@ impl Lists {
     ) -> Vec<u32> {
         let scanner = Scanner::new(self, path, comparison.into(), query);
         let (mut winnow, mut found) = (Winnow::new(count.min(self.objects())), [0; BLOCK]);
-        for first in (0..self.objects()).step_by(BLOCK) {
-            scanner.block(first / BLOCK, &mut found);
+        let mut whole_blocks = 0;
+        for (block, first) in (0..self.objects()).step_by(BLOCK).enumerate() {
             let count = BLOCK.min(self.objects() - first);
+            if whole_blocks == 0
+                && let Some(limit) = scanner.by_coarse(block, winnow.limit, &mut found)
+            {
+                let near = found[..count].iter().filter(|sum| **sum < limit).count();
+                if near <= FEW {
+                    let near = (0..count).filter(|_| near > 0).filter(|nth| found[*nth] < limit);
+                    for nth in near.filter(|nth| has(first + nth)) {
+                        winnow.take(first + nth, scanner.measure(block, nth));
+                    }
+                    continue;
+                }
+                whole_blocks = WHOLE_BLOCKS;
+            }
+            whole_blocks = whole_blocks.saturating_sub(1);
+            scanner.block(block, &mut found);
             winnow.offer(&found[..count], first, &has);
         }
         winnow.finish()
@@ -63,7 +87,28 @@ impl<'a> Scanner<'a> {
         assert!(path.is_available(), "this machine has no {path} instructions");
         let tables = Tables::new(lists, comparison, query);
         let bytes = tables.in_bytes(lists, &comparison);
-        Self { lists, path, tables, bytes }
+        let coarse = bytes.as_ref().filter(|bytes| !bytes.high.is_empty()).map(|_| tables.coarse(lists));
+        Self { lists, path, tables, bytes, coarse }
+    }
+
+    /// Writes coarse sums of a block's objects, and returns the limit from which on none has a measure below `limit`; nothing if
+    /// the path has no look-ups for them, or all measures are below the limit.
+    fn by_coarse(&self, block: usize, limit: u32, out: &mut [u32; BLOCK]) -> Option<u32> {
+        let coarse = self.coarse.as_ref().filter(|_| limit < u32::MAX)?;
+        let Numbers::Bytes(numbers) = self.lists.numbers() else { return None };
+        let size = BLOCK * self.lists.length();
+        let is_made = self.by_bytes(&coarse.tables, &numbers[block * size..][..size], out);
+        is_made.then(|| coarse.limit(limit))
+    }
+
+    /// The measure of one object of a block.
+    fn measure(&self, block: usize, nth: usize) -> u32 {
+        let (pivots, first) = (self.lists.pivots(), block * BLOCK * self.lists.length() + nth);
+        let places = (0..self.lists.length()).map(|place| first + place * BLOCK);
+        match self.lists.numbers() {
+            Numbers::Bytes(numbers) => self.tables.measure(pivots, places.map(|at| numbers[at].into())),
+            Numbers::Words(numbers) => self.tables.measure(pivots, places.map(|at| numbers[at].into())),
+        }
     }
 
     /// The measures of the objects of a block; numbers without meaning beyond the last object.
@@ -72,7 +117,7 @@ impl<'a> Scanner<'a> {
         match self.lists.numbers() {
             Numbers::Bytes(numbers) => {
                 let numbers = &numbers[block * size..][..size];
-                if !self.by_bytes(numbers, out) {
+                if !self.bytes.as_ref().is_some_and(|bytes| self.by_bytes(bytes, numbers, out)) {
                     run(self.path, LookUps { scanner: self, numbers, out });
                 }
             }
@@ -85,11 +130,11 @@ impl<'a> Scanner<'a> {
 
     /// Whether the path has look-ups of bytes, which then were made.
     #[cfg(target_arch = "x86_64")]
-    fn by_bytes(&self, numbers: &[u8], out: &mut [u32; BLOCK]) -> bool {
+    fn by_bytes(&self, bytes: &ByteTables, numbers: &[u8], out: &mut [u32; BLOCK]) -> bool {
         use super::x86::{block_avx2, block_wide, has_wide_tables};
-        match (&self.bytes, self.path) {
-            (Some(bytes), CodePath::Avx512) if has_wide_tables() => block_wide(bytes, numbers, out),
-            (Some(bytes), CodePath::Avx512 | CodePath::AvxVnni | CodePath::Avx2) if bytes.width == 128 => {
+        match self.path {
+            CodePath::Avx512 if has_wide_tables() => block_wide(bytes, numbers, out),
+            CodePath::Avx512 | CodePath::AvxVnni | CodePath::Avx2 if bytes.width == 128 => {
                 block_avx2(bytes, numbers, out);
             }
             _ => return false,
@@ -98,7 +143,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn by_bytes(&self, _numbers: &[u8], _out: &mut [u32; BLOCK]) -> bool {
+    fn by_bytes(&self, _bytes: &ByteTables, _numbers: &[u8], _out: &mut [u32; BLOCK]) -> bool {
         false
     }
 }
@@ -161,11 +206,19 @@ impl Winnow {
             }
             for (object, measure) in (first + part * AT_ONCE..).zip(measures) {
                 if *measure < self.limit && has(object) {
-                    self.kept.push(u64::from(*measure) << 32 | object as u64);
-                    if self.kept.len() == 2 * self.count {
-                        self.cut();
-                    }
+                    self.take(object, *measure);
                 }
+            }
+        }
+    }
+
+    /// Takes an object, whose number is above all before.
+    #[inline(always)]
+    fn take(&mut self, object: usize, measure: u32) {
+        if measure < self.limit {
+            self.kept.push(u64::from(measure) << 32 | object as u64);
+            if self.kept.len() == 2 * self.count {
+                self.cut();
             }
         }
     }

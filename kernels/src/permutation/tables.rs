@@ -26,7 +26,31 @@ pub(super) struct ByteTables {
     pub(super) high: Vec<u8>,
 }
 
+/// Tables of single bytes, whose sums tell at most how small a measure is.
+pub(super) struct CoarseTables {
+    pub(super) tables: ByteTables,
+    /// The measure without the sum.
+    start: i64,
+    /// Low bits that numbers have lost.
+    shift: u32,
+}
+
+impl CoarseTables {
+    /// Objects whose sums are below this may have a measure below the limit, no others.
+    pub(super) fn limit(&self, limit: u32) -> u32 {
+        let over = (i64::from(limit) - self.start).max(0) as u64;
+        over.div_ceil(1 << self.shift).min(u64::from(u32::MAX)) as u32
+    }
+}
+
 impl Tables {
+    /// The measure of an object, by the numbers of its list.
+    #[inline(always)]
+    pub(super) fn measure(&self, pivots: usize, numbers: impl Iterator<Item = usize>) -> u32 {
+        let rows = self.entries.chunks_exact(pivots);
+        rows.zip(numbers).fold(self.absent, |sum, (row, number)| sum.wrapping_add(row[number]))
+    }
+
     pub(super) fn new(lists: &Lists, comparison: Comparison, query: &[u16]) -> Self {
         let measure = comparison.measure;
         let (pivots, length) = (lists.pivots(), lists.length());
@@ -71,6 +95,25 @@ impl Tables {
         }
         let start = (self.absent as u16).wrapping_sub(bias.wrapping_mul(length as u16));
         Some(ByteTables { start, width, low, high })
+    }
+
+    /// The tables with as many high bits of each number as a byte holds, above the least number of the place.
+    pub(super) fn coarse(&self, lists: &Lists) -> CoarseTables {
+        let (pivots, length) = (lists.pivots(), lists.length());
+        let least = |row: &[u32]| row.iter().map(|entry| entry.cast_signed()).min().unwrap_or(0);
+        let above = |entry: &u32, least: i32| entry.cast_signed().abs_diff(least);
+        let rows = || self.entries.chunks_exact(pivots).map(|row| (row, least(row)));
+        let largest = rows().flat_map(|(row, least)| row.iter().map(move |entry| above(entry, least))).max();
+        let shift = (u32::BITS - largest.unwrap_or(0).leading_zeros()).saturating_sub(u8::BITS);
+        let width = if pivots <= 128 { 128 } else { 256 };
+        let (mut low, mut start) = (vec![0; length * width], i64::from(self.absent.cast_signed()));
+        for ((row, least), low) in rows().zip(low.chunks_exact_mut(width)) {
+            start += i64::from(least);
+            for (entry, low) in row.iter().zip(low) {
+                *low = (above(entry, least) >> shift) as u8;
+            }
+        }
+        CoarseTables { tables: ByteTables { start: 0, width, low, high: Vec::new() }, start, shift }
     }
 }
 

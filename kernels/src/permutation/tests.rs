@@ -225,3 +225,29 @@ fn lists_of_many_objects_are_those_of_each() {
         }
     }
 }
+
+#[test]
+fn candidates_by_coarse_sums_are_those_of_the_measures() {
+    let mut random = Random::new(8);
+    for (pivots, length) in [(128, 32), (200, 64), (255, 255), (90, 3)] {
+        let mut lists = Lists::new(pivots, length).unwrap();
+        for _ in 0..6_000 {
+            let mut list = vec![0; length];
+            nearest_pivots(&distances(&mut random, pivots, 1 << 20), &mut list);
+            lists.push(&list);
+        }
+        // The query is near some objects, and a copy of one.
+        let query = lists.list(4_321);
+        for comparison in comparisons(&mut random, length) {
+            let measures = lists.measures(CodePath::Portable, comparison, &query);
+            let mut order: Vec<u32> = (0..6_000).filter(|object| object % 5 != 2).collect();
+            order.sort_by_key(|object| measures[*object as usize]);
+            for path in CodePath::available() {
+                for count in [1, 10, 700] {
+                    let found = lists.candidates(path, comparison, &query, count, |object| object % 5 != 2);
+                    assert_eq!(found, order[..count], "{path}, {length} of {pivots}, {comparison:?}");
+                }
+            }
+        }
+    }
+}

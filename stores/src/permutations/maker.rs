@@ -16,8 +16,8 @@ use crate::object_store::ObjectStore;
 use crate::space::{Prepared, Scratch, Space, SpaceError};
 use crate::store_error::StoreError;
 
-/// Vectors whose lists are made between two looks at an interrupt.
-const VECTORS_AT_ONCE: usize = 256;
+/// Objects whose lists are made at a time: their distances lie in a cache, and an interrupt is seen soon.
+const AT_ONCE: usize = 256;
 
 /// The pivots of some permutations, prepared as queries.
 #[derive(Debug)]
@@ -161,14 +161,17 @@ impl PermutationMaker {
             return Ok(append_vectors(store, pivots, ids, lists, interrupt)?);
         }
         let mut scratch = Scratch::default();
-        let mut distances = vec![0.0; ids.len() * self.ids.len()];
-        for (pivot, distances) in self.prepared.iter().zip(distances.chunks_exact_mut(ids.len().max(1))) {
-            match pivot.is_exact() {
-                true => pivot.fast_until(&mut scratch, ids, distances, interrupt)?,
-                false => pivot.exact_until(ids, distances, interrupt)?,
+        let mut distances = vec![0.0; ids.len().min(AT_ONCE) * self.ids.len()];
+        for ids in ids.chunks(AT_ONCE) {
+            let distances = &mut distances[..ids.len() * self.ids.len()];
+            for (pivot, distances) in self.prepared.iter().zip(distances.chunks_exact_mut(ids.len())) {
+                match pivot.is_exact() {
+                    true => pivot.fast_until(&mut scratch, ids, distances, interrupt)?,
+                    false => pivot.exact_until(ids, distances, interrupt)?,
+                }
             }
+            nearest_of_each(CodePath::detect(), distances, ids.len(), self.ids.len(), self.length, lists);
         }
-        nearest_of_each(CodePath::detect(), &distances, ids.len(), self.ids.len(), self.length, lists);
         Ok(())
     }
 
@@ -211,8 +214,8 @@ fn append_vectors(
     interrupt: Interrupt<'_>,
 ) -> Result<(), SpaceError> {
     let (path, dimensions) = (CodePath::detect(), pivots.dimensions());
-    let mut rows = vec![0.0; VECTORS_AT_ONCE.min(ids.len()) * dimensions];
-    for ids in ids.chunks(VECTORS_AT_ONCE) {
+    let mut rows = vec![0.0; AT_ONCE.min(ids.len()) * dimensions];
+    for ids in ids.chunks(AT_ONCE) {
         ask(interrupt)?;
         let rows = &mut rows[..ids.len() * dimensions];
         read_vectors(store, ids, rows, dimensions)?;
