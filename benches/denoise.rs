@@ -104,7 +104,7 @@ fn run_case(case: &Case, rounds: usize, folder: &Path, peer: &mut Option<Peer>) 
     let denoised_by = |parameters: Parameters, path: CodePath| {
         let mut result = dirty.clone();
         let denoiser = Denoiser::new(parameters, case.sigma, path).expect("settings of a profile");
-        assert!(denoiser.denoise(&mut result, &mut one_by_one(), &mut |_, _| {}), "never cancelled");
+        assert!(denoiser.denoise(&mut result, &mut one_by_one(), &|_| ()), "never cancelled");
         result
     };
     let denoised = |path: CodePath| denoised_by(both, path);

@@ -170,7 +170,7 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 43] = [
+const OF_OTHERS: [&str; 44] = [
     "part",
     "texts",
     "n",

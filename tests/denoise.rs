@@ -1,15 +1,27 @@
-//! `boxwork denoise`: less noise, the same bytes for any number of workers, and what is refused.
+//! `boxwork denoise`: less noise, the same bytes for any number of workers, progress, and what is refused.
 
 #[path = "support/command.rs"]
 mod command;
+#[path = "support/values.rs"]
+mod values;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Cursor;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use boxwork::shipped;
 use boxwork_kernels::chance::Random;
+use boxwork_operators::catalog;
+use boxwork_runtime::parameter::Value;
+use boxwork_runtime::prepare::Prepared;
+use boxwork_runtime::request::Submission;
+use boxwork_runtime::{Config, Request, Runtime};
 use command::{fails, folder, ok, stats};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
+use values::path_value;
 
 /// A picture of coloured stripes with noise.
 fn picture(width: u32, height: u32, sigma: f64, seed: u64) -> RgbImage {
@@ -63,6 +75,41 @@ fn noise_is_removed_with_the_same_bytes_for_any_number_of_workers() {
     assert!(fails(at, &again, 3).contains("is there already"));
     ok(at, &[&again[..], &["--exists", "skip"]].concat());
     assert!(fs::read(at.join("clean1/a/1.png")).expect("a picture") == one[0], "it stays");
+}
+
+/// The units of work that the box `clean` has done, and those that it has begun.
+fn work(request: &Request) -> (u64, u64) {
+    let told = request.progress().into_iter().find(|told| told.name == "clean");
+    told.map_or((0, 0), |told| (told.work_done, told.work_total))
+}
+
+#[test]
+fn the_work_within_one_picture_is_counted_up_to_its_pixels() {
+    let folder = folder();
+    let at = folder.path();
+    save(at, picture(300, 200, 20.0, 1), "p/x/a.png");
+    for workers in [1, 3] {
+        let runtime = Runtime::start(Config::flat(workers)).expect("the system gives threads");
+        let values = [
+            ("in", Value::List(vec![path_value(&at.join("p"))])),
+            ("out", path_value(&at.join(format!("q{workers}")))),
+            ("sigma", Value::Number(20.0)),
+            ("device", Value::Text("cpu".to_owned())),
+        ];
+        let values: BTreeMap<_, _> =
+            values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let declaration = shipped::DENOISE.load().declaration;
+        let prepared = Prepared::new(&declaration, &catalog(), &values, &runtime.environment());
+        let prepared = Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")));
+        let request = runtime.submit(&prepared, &Submission::default()).expect("the values fit");
+        let mut seen = vec![(0, 0)];
+        while request.wait_timeout(Duration::from_millis(1)).is_none() {
+            seen.push(work(&request));
+        }
+        seen.push(work(&request));
+        assert!(seen.is_sorted(), "{workers} workers: {seen:?}");
+        assert_eq!(seen.last(), Some(&(60_000, 60_000)), "{workers} workers");
+    }
 }
 
 #[test]

@@ -149,7 +149,8 @@ impl Case {
             Denoiser::new(parameters, self.sigma, CodePath::detect()).expect("a profile's settings");
         let noisy = self.picture(self.samples(0, self.sigma));
         let rows = 0..self.side;
-        let expected = denoiser.denoise_rows(&noisy, rows, &mut one_by_one()).expect("never cancelled");
+        let expected =
+            denoiser.denoise_rows(&noisy, rows, &mut one_by_one(), &|_| ()).expect("never cancelled");
         let count = expected.samples().len();
         let each =
             (0..count).map(|idx| (found.samples().level(idx) - expected.samples().level(idx)).abs() as u32);

@@ -19,6 +19,8 @@ mod aggregation;
 mod matching;
 mod variance;
 mod filter;
+mod progress;
+mod phases;
 mod strip;
 pub mod device;
 mod reference;

@@ -18,7 +18,7 @@ use boxwork_kernels::cholesky::{
     Factorisation, NotPositiveDefinite, Number, Tasks, TileKernels, TiledMatrix,
 };
 use boxwork_runtime::inside::{GraphError, Inside, TaskGraph};
-use boxwork_runtime::operator::OperatorSpec;
+use boxwork_runtime::operator::{OperatorSpec, Work};
 
 pub use tiles::default_entries;
 
@@ -31,8 +31,8 @@ pub(crate) static LIST: &[&OperatorSpec] = &[
     &cholesky_check::CHOLESKY_CHECK,
 ];
 
-/// The tasks of a factorisation, for the runtime.
-struct Graph<'f, F: ?Sized>(&'f F);
+/// The tasks of a factorisation, for the runtime, and the counts of their operations.
+struct Graph<'f, F: ?Sized>(&'f F, Option<Work<'f>>);
 
 impl<F: Tasks + ?Sized> TaskGraph for Graph<'_, F> {
     type Error = NotPositiveDefinite;
@@ -54,7 +54,11 @@ impl<F: Tasks + ?Sized> TaskGraph for Graph<'_, F> {
     }
 
     fn run(&self, task: usize, _: &mut Inside<'_>) -> Result<(), NotPositiveDefinite> {
-        self.0.run(task)
+        self.0.run(task)?;
+        if let Some(work) = &self.1 {
+            work.add(self.0.steps().work(task));
+        }
+        Ok(())
     }
 }
 
@@ -69,16 +73,24 @@ pub fn factorise<T: Number, K: TileKernels<T>>(
     matrix: &mut TiledMatrix<T>,
     kernels: K,
 ) -> Result<(), GraphError<NotPositiveDefinite>> {
-    run(inside, &Factorisation::new(matrix, kernels))
+    run(inside, &Factorisation::new(matrix, kernels), None)
 }
 
-/// Runs the tasks of a factorisation, on the slots that are free.
+/// Runs the tasks of a factorisation, on the slots that are free. `work` counts their operations.
 ///
 /// # Errors
 /// As [`factorise`].
 pub fn run<F: Tasks + ?Sized>(
     inside: &mut Inside<'_>,
-    work: &F,
+    tasks: &F,
+    work: Option<Work<'_>>,
 ) -> Result<(), GraphError<NotPositiveDefinite>> {
-    inside.graph(&Graph(work))
+    if let Some(work) = &work {
+        work.expect(tasks.steps().work_of_all());
+    }
+    let result = inside.graph(&Graph(tasks, work));
+    if let (Err(_), Some(work)) = (&result, work) {
+        work.finish();
+    }
+    result
 }

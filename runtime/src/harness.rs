@@ -4,6 +4,8 @@
 //! harness keeps the promises of `operator.rs`, in one thread: it fires the box until the box waits with nothing left
 //! to do, or is done. An output holds [`Harness::room`] envelopes, the last of which is staged.
 
+mod progress;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -404,11 +406,6 @@ impl Harness {
     /// The notes so far.
     pub fn notes(&self) -> &[String] {
         &self.services.notes
-    }
-
-    /// The progress that the box has reported: done and total.
-    pub fn progress(&self) -> (u64, u64) {
-        (self.at.progress_done.load(Ordering::Relaxed), self.at.progress_total.load(Ordering::Relaxed))
     }
 
     /// The blocking classes of the closures run so far.

@@ -22,6 +22,7 @@ mod handle;
 mod hint_cell;
 mod table;
 mod entry;
+mod work;
 mod ports;
 mod context;
 mod catalog;
@@ -42,6 +43,7 @@ pub(crate) use ports::{
     Connections, FiringState, Notice, PortShape, PortState, Ports, Staged, add_count, close_edge, set_figure,
 };
 pub use table::{BoxCheck, Check, Expand, Kind, OperatorSpec, ResourceSpec, Share};
+pub use work::Work;
 
 pub use crate::outside::{Computing, Outside};
 

@@ -215,8 +215,12 @@ pub const PROBLEMS_KEPT_MAX: usize = 1000;
 pub struct Progress {
     /// The box.
     pub name: String,
-    /// The amount done.
+    /// The items done.
     pub done: u64,
-    /// The amount in all; 0 if it is unknown.
+    /// The items in all; 0 if it is unknown.
     pub total: u64,
+    /// The units done of the work that the box has begun: see [`Context::work`](crate::operator::Context::work).
+    pub work_done: u64,
+    /// The units of that work; 0 if the box counts none.
+    pub work_total: u64,
 }

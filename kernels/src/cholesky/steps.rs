@@ -74,6 +74,20 @@ impl Steps {
         }
     }
 
+    /// The operations of a task, in thirds of the cube of a tile's rows.
+    pub fn work(&self, task: usize) -> u64 {
+        match self.step(task) {
+            Step::Factor { .. } => 1,
+            Step::Solve { .. } | Step::Square { .. } => 3,
+            Step::Product { .. } => 6,
+        }
+    }
+
+    /// The operations of all tasks, as of one.
+    pub fn work_of_all(&self) -> u64 {
+        (self.rows as u64).pow(3)
+    }
+
     /// The number of tasks that come before a task.
     pub fn predecessors(&self, task: usize) -> u32 {
         let own = |k: usize| u32::from(k > 0);

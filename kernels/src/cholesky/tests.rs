@@ -143,6 +143,8 @@ fn tasks_are_numbered_without_gaps_and_agree_on_their_order() {
         for task in 0..steps.count() {
             assert_eq!(named[task], steps.predecessors(task), "{:?}", all[task]);
         }
+        let work: u64 = (0..steps.count()).map(|task| steps.work(task)).sum();
+        assert_eq!(work, steps.work_of_all());
     }
     assert_eq!(Steps::new(128).count(), 357_760);
 }

@@ -82,7 +82,8 @@ impl CholeskyGraph {
         let fill = |i: usize, j: usize, tile: &mut [f64]| {
             matrix.expression.tile(&matrix.points, size, (i, j), 0.0, tile);
         };
-        cx.inside(|inside| run(inside, &Factorisation::filled(&factor, Usual::default(), &fill)))?;
+        let work = Some(cx.work());
+        cx.inside(|inside| run(inside, &Factorisation::filled(&factor, Usual::default(), &fill), work))?;
         Ok(factor)
     }
 

@@ -271,7 +271,8 @@ impl GpFitSamples {
         if let Some(starts) = self.starts.filter(|_| !names.is_empty()) {
             let device = self.device.as_mut();
             let found = cx.inside(|inside| {
-                let mut threads = OnSlots { inside, device };
+                // The number of factorisations is not known.
+                let mut threads = OnSlots { inside, device, work: None };
                 optimise(&points, &targets, &settings, starts, &mut threads as &mut dyn Threads)
             });
             let found = found.map_err(|error| fault(&error, &names))?;
@@ -279,9 +280,10 @@ impl GpFitSamples {
             settings.expression = found.expression;
         }
         let device = self.device.as_mut();
+        let work = Some(cx.work());
         let (regression, closest) = cx
             .inside(|inside| {
-                let mut threads = OnSlots { inside, device };
+                let mut threads = OnSlots { inside, device, work };
                 let fitted = Regression::fit(points, targets, &settings, &mut threads)?;
                 let is_bad = fitted.jitter > 0.0 || fitted.condition > fitted.condition_max();
                 let closest = is_bad.then(|| fitted.closest(&mut threads)).flatten();

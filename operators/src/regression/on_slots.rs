@@ -3,6 +3,7 @@
 use boxwork_kernels::cholesky::{Packed, Tasks};
 use boxwork_kernels::gaussian_process::{FactorDevice, Outcome, SlopedOutcome, Stopped, Threads, Wanted};
 use boxwork_runtime::inside::{GraphError, Inside};
+use boxwork_runtime::operator::Work;
 
 use super::on_device::OnDevice;
 use crate::cholesky::run;
@@ -13,6 +14,8 @@ use crate::pieces::side_by_side_inside as inside_pieces;
 pub(super) struct OnSlots<'s, 'i> {
     pub(super) inside: &'s mut Inside<'i>,
     pub(super) device: Option<&'s mut OnDevice>,
+    /// The counts of a factorisation's operations, where one is most of the work.
+    pub(super) work: Option<Work<'s>>,
 }
 
 impl OnSlots<'_, '_> {
@@ -26,7 +29,7 @@ impl OnSlots<'_, '_> {
 
 impl Threads for OnSlots<'_, '_> {
     fn factorise(&mut self, work: &dyn Tasks) -> Result<(), Stopped> {
-        run(self.inside, work).map_err(|error| match error {
+        run(self.inside, work, self.work).map_err(|error| match error {
             GraphError::Task(fault) => Stopped::NotPositiveDefinite { row: fault.row },
             GraphError::Cancelled => Stopped::Interrupted,
             other => panic!("the graph of a factorisation has no cycle: {other}"),

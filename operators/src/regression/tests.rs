@@ -77,6 +77,8 @@ fn fit(
 ) -> Result<(SavedModel, Vec<String>), String> {
     let mut harness = run(&gp_fit_samples::GP_FIT_SAMPLES, given, None, Some((FIRST, samples)))?;
     let notes = harness.notes().to_vec();
+    let (done, expected) = harness.work();
+    assert_eq!(done, expected, "the operations of a factor are counted");
     Ok((saved(harness.taken(OUT)), notes))
 }
 

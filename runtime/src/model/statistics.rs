@@ -13,8 +13,12 @@ impl Model {
         let known = self.boxes.iter().filter_map(|cell| {
             let done = cell.at.progress_done.load(Ordering::Relaxed);
             let total = cell.at.progress_total.load(Ordering::Relaxed);
+            let work_total = cell.at.work_expected.load(Ordering::Relaxed);
+            // New work may begin between the two loads.
+            let work_done = cell.at.work_done.load(Ordering::Relaxed).min(work_total);
             let name = self.prepared.plan().boxes[cell.plan_box].name.clone();
-            (done > 0 || total > 0).then_some(Progress { name, done, total })
+            let is_known = done > 0 || total > 0 || work_total > 0;
+            is_known.then_some(Progress { name, done, total, work_done, work_total })
         });
         known.collect()
     }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::ports::{FiringState, Ports};
-use super::{BoxError, Cancelled, HintIn, HintOut, In, Out, Problem, Pushed};
+use super::{BoxError, Cancelled, HintIn, HintOut, In, Out, Problem, Pushed, Work};
 use crate::envelope::Envelope;
 use crate::inside::Inside;
 use crate::outside::Outside;
@@ -199,9 +199,32 @@ impl<'a> Context<'a> {
         move || stopping.load(Ordering::Acquire)
     }
 
-    /// Reports the progress of the box, for progress bars; a total of 0 means that it is unknown.
+    /// Reports the progress of the box in items of its input, for progress bars; a total of 0 means that it is unknown.
     pub fn progress(&mut self, done: u64, total: u64) {
         self.ports.progress(done, total);
+    }
+
+    /// The counts of the box's work, for the progress bar of a firing that takes long: the firing says how much it has to do, and its
+    /// closures add what they have done. The units are the box's choice, such as rows or pixels. An addition is one relaxed
+    /// atomic operation; closures that take microseconds may make one each.
+    ///
+    /// ```
+    /// use boxwork_runtime::operator::Context;
+    ///
+    /// /// Halves the levels of a picture, 16 rows at a time.
+    /// fn darken(cx: &mut Context<'_>, levels: &mut [u8], width: usize) {
+    ///     let work = cx.work();
+    ///     work.expect(levels.len() as u64);
+    ///     cx.inside(|inside| {
+    ///         inside.for_each_chunk_of(levels, 16 * width, |_, some| {
+    ///             some.iter_mut().for_each(|level| *level /= 2);
+    ///             work.add(some.len() as u64);
+    ///         });
+    ///     });
+    /// }
+    /// ```
+    pub fn work(&self) -> Work<'a> {
+        self.ports.work()
     }
 
     /// Adds to a count of the box that statistics show, such as rows that a bound has left. The box's first count is of the

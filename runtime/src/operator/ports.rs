@@ -21,7 +21,7 @@ use arrow_schema::SchemaRef;
 
 pub(crate) use self::general::close_edge;
 use super::hint_cell::HintCell;
-use super::{BoxError, OperatorEntry, Pushed};
+use super::{BoxError, OperatorEntry, Pushed, Work};
 use crate::descriptor::Descriptor;
 use crate::edge::{Edge, Ledger, PortList, Single};
 use crate::envelope::Envelope;
@@ -58,6 +58,9 @@ pub(crate) struct Connections {
     pub(crate) rows_out: Counter,
     pub(crate) progress_done: Counter,
     pub(crate) progress_total: Counter,
+    /// As [`super::Context::work`].
+    pub(crate) work_done: Counter,
+    pub(crate) work_expected: Counter,
     /// As [`super::Context::count`].
     pub(crate) counts: Mutex<Vec<(&'static str, u64)>>,
     /// As [`super::Context::figure`].
@@ -126,6 +129,8 @@ impl Connections {
             rows_out: Counter::new(0),
             progress_done: Counter::new(0),
             progress_total: Counter::new(0),
+            work_done: Counter::new(0),
+            work_expected: Counter::new(0),
             counts: Mutex::new(Vec::new()),
             figures: Mutex::new(Vec::new()),
         }
@@ -374,6 +379,11 @@ impl<'a> Ports<'a> {
     pub(crate) fn progress(&self, done: u64, total: u64) {
         self.at.progress_done.store(done, Ordering::Relaxed);
         self.at.progress_total.store(total, Ordering::Relaxed);
+    }
+
+    /// As [`super::Context::work`].
+    pub(crate) fn work(&self) -> Work<'a> {
+        Work::new(&self.at.work_done, &self.at.work_expected)
     }
 
     /// Remembers to notify a consumer. A firing that gives one consumer many envelopes notifies it once.

@@ -117,6 +117,12 @@ pub(super) struct Strip {
     pub(super) noise: Noise,
 }
 
+impl Strip {
+    pub(super) fn pixels(&self) -> u64 {
+        (self.rows.len() * self.row.picture.width()) as u64
+    }
+}
+
 /// The noise of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Noise {

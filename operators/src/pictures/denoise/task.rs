@@ -9,7 +9,7 @@ use boxwork_kernels::denoise::{Denoiser, Parameters, Picture, Samples};
 use boxwork_runtime::envelope::Envelope;
 use boxwork_runtime::feeding::{DeviceClass, Devices, Picked};
 use boxwork_runtime::inside::Inside;
-use boxwork_runtime::operator::{BoxError, Context, Pushed};
+use boxwork_runtime::operator::{BoxError, Context, Pushed, Work};
 
 use super::block::{Noise, Strip, StripBlock};
 use super::{NOISY, PICTURES, Settings};
@@ -210,13 +210,13 @@ impl Cleaning {
     }
 }
 
-/// Denoises strips beside each other, and the bands of each beside each other.
-fn clean(inside: &mut Inside<'_>, jobs: &mut [Job], settings: &Settings, path: CodePath) {
+/// Denoises strips beside each other, and the bands of each beside each other, which count their pixels.
+fn clean(inside: &mut Inside<'_>, jobs: &mut [Job], settings: &Settings, path: CodePath, work: Work<'_>) {
     if jobs.len() > 1 {
         let (left, right) = jobs.split_at_mut(jobs.len() / 2);
         inside.join(
-            |inside| clean(inside, left, settings, path),
-            |inside| clean(inside, right, settings, path),
+            |inside| clean(inside, left, settings, path, work),
+            |inside| clean(inside, right, settings, path, work),
         );
         return;
     }
@@ -226,6 +226,7 @@ fn clean(inside: &mut Inside<'_>, jobs: &mut [Job], settings: &Settings, path: C
     }
     let Noise::Of(sigma) = strip.noise else {
         *cleaned = Some(strip.row.picture.cut(strip.rows.clone()));
+        work.add(strip.pixels());
         return;
     };
     let denoiser = Denoiser::new(settings.parameters(sigma), sigma, path).expect("the box has checked them");
@@ -238,7 +239,8 @@ fn clean(inside: &mut Inside<'_>, jobs: &mut [Job], settings: &Settings, path: C
         });
         !inside.is_cancelled()
     };
-    *cleaned = denoiser.denoise_rows(&strip.row.picture, strip.rows.clone(), &mut pieces);
+    let progress = |pixels| work.add(pixels);
+    *cleaned = denoiser.denoise_rows(&strip.row.picture, strip.rows.clone(), &mut pieces, &progress);
 }
 
 impl DeviceTask for Cleaning {
@@ -261,6 +263,7 @@ impl DeviceTask for Cleaning {
         let Some(envelope) = cx.take(NOISY) else { return Ok(None) };
         let row = Row::read(&envelope, 0)?;
         drop(envelope);
+        cx.work().expect((row.picture.width() * row.picture.height()) as u64);
         if device {
             return Ok(Some(self.cut(cx, row)));
         }
@@ -291,6 +294,7 @@ impl DeviceTask for Cleaning {
     fn finish(&mut self, cx: &mut Context<'_>, block: StripBlock) -> Result<BlockOutcome<Self>, BoxError> {
         let StripBlock { strip, cleaned, .. } = block;
         let Some(cleaned) = cleaned else { return Ok(BlockOutcome::Fallback(vec![strip])) };
+        cx.work().add(strip.pixels());
         Ok(BlockOutcome::Made(self.put_together(cx, &strip, cleaned)?.into_iter().collect()))
     }
 
@@ -306,8 +310,8 @@ impl DeviceTask for Cleaning {
         // The producer continues while the slots compute.
         cx.announce();
         let mut jobs: Vec<Job> = left.drain(..).map(|strip| Job { strip, cleaned: None }).collect();
-        let (settings, path) = (&self.settings, self.path);
-        cx.inside(|inside| clean(inside, &mut jobs, settings, path));
+        let (settings, path, work) = (&self.settings, self.path, cx.work());
+        cx.inside(|inside| clean(inside, &mut jobs, settings, path, work));
         if cx.is_cancelled() {
             return Ok(Vec::new());
         }

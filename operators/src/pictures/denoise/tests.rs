@@ -23,11 +23,13 @@ fn noisy(sigma: f32) -> (Picture, Picture) {
 }
 
 fn denoised(row: Row, settings: &[(&'static str, Value)]) -> (Row, Vec<String>) {
+    let pixels = (row.picture.width() * row.picture.height()) as u64;
     let mut harness = Harness::new(&DENOISE, settings.iter().cloned()).unwrap();
     harness.give(NOISY, row.envelope().unwrap());
     harness.end(NOISY);
     harness.run().unwrap();
     assert!(harness.is_done());
+    assert_eq!(harness.work(), (pixels, pixels), "the work of a picture counts as its pixels");
     (Row::read(&harness.taken(PICTURES)[0], 0).unwrap(), harness.notes().to_vec())
 }
 
@@ -129,6 +131,8 @@ fn cleaned(
     while !harness.is_done() {
         harness.run().unwrap();
     }
+    let (done, expected) = harness.work();
+    assert!(done == expected && done > 0, "{done} of {expected} pixels were counted");
     let rows = harness.taken(PICTURES);
     let rows = rows.iter().map(|envelope| Row::read(envelope, 0).unwrap()).enumerate();
     let pictures = rows.map(|(nth, row)| {
@@ -141,7 +145,7 @@ fn cleaned(
 fn on_slots(settings: &Settings, picture: &Picture) -> Picture {
     let sigma = settings.sigma.unwrap();
     let denoiser = Denoiser::new(settings.parameters(sigma), sigma, CodePath::detect()).unwrap();
-    denoiser.denoise_rows(picture, 0..picture.height(), &mut one_by_one()).unwrap()
+    denoiser.denoise_rows(picture, 0..picture.height(), &mut one_by_one(), &|_| ()).unwrap()
 }
 
 /// Devices promise at most a level of difference, at one sample in ten thousand, and the same quality. This one rounds as IEEE 754

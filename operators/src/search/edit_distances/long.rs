@@ -4,12 +4,12 @@ use std::convert::Infallible;
 
 use boxwork_kernels::distance::{Long, Tiles};
 use boxwork_runtime::inside::{Inside, TaskGraph};
-use boxwork_runtime::operator::{BoxError, Context};
+use boxwork_runtime::operator::{BoxError, Context, Work};
 
 use super::search::{Piece, Search};
 
-/// The tiles of a table; each waits for the one above it and the one to its left.
-struct Graph<'t>(&'t Tiles);
+/// The tiles of a table, and their count; each waits for the one above it and the one to its left.
+struct Graph<'t>(&'t Tiles, Work<'t>);
 
 impl TaskGraph for Graph<'_> {
     type Error = Infallible;
@@ -32,6 +32,7 @@ impl TaskGraph for Graph<'_> {
 
     fn run(&self, task: usize, _: &mut Inside<'_>) -> Result<(), Infallible> {
         self.0.compute(task);
+        self.1.add(1);
         Ok(())
     }
 }
@@ -46,7 +47,9 @@ impl Search<'_> {
                     match long {
                         Long::Known(distance) => break distance,
                         Long::Tiles(tiles) => {
-                            let found = cx.inside(|inside| inside.graph(&Graph(&tiles)));
+                            let work = cx.work();
+                            work.expect(tiles.count() as u64);
+                            let found = cx.inside(|inside| inside.graph(&Graph(&tiles, work)));
                             found.map_err(|error| BoxError::new(error.to_string()))?;
                             long = tiles.end();
                         }

@@ -1,0 +1,151 @@
+//! Both phases, each in bands of reference rows that may run side by side.
+//!
+//! Invariant: the sums of a phase do not depend on the order of its bands.
+
+use std::ops::Range;
+
+use super::aggregation::Sums;
+use super::extents::{grid, reach, references};
+use super::filter::{self, Filter, Plane, Rule};
+use super::matching::{Pixels, ROWS, displacements, matches};
+use super::parameters::{Colour, Parameters, ParametersError, Phase};
+use super::picture::Picture;
+use super::progress::{Progress, patch_work};
+use crate::CodePath;
+use crate::pieces::{Pieces, collect};
+
+/// Rows of reference patches that are compared and filtered together.
+const BAND: usize = ROWS;
+/// Bands whose sums are in memory at a time.
+const BANDS: usize = 16;
+
+/// A phase with its tables.
+pub(crate) struct Stage {
+    phase: Phase,
+    filter: Filter,
+    displacements: Vec<(i32, i32)>,
+    /// The work for a reference patch.
+    patch_work: u64,
+}
+
+impl Stage {
+    fn new(phase: Phase, parameters: &Parameters, is_second: bool) -> Self {
+        let filter = Filter::new(&phase, parameters.along);
+        let displacements = displacements(phase.half_window);
+        Self { phase, filter, displacements, patch_work: patch_work(&phase, is_second) }
+    }
+
+    /// The work for some rows of a picture of this size.
+    pub fn work(&self, rows: &Range<usize>, width: usize, height: usize) -> u64 {
+        let count = references(&self.phase, rows, height).len() * grid(width, &self.phase).len();
+        count as u64 * self.patch_work
+    }
+}
+
+/// Rows of a picture as planes.
+pub(crate) struct Rows {
+    pub top: usize,
+    pub width: usize,
+    pub planes: Vec<Vec<f32>>,
+}
+
+/// One phase for some rows of a picture.
+pub(crate) struct Task<'a> {
+    pub stage: &'a Stage,
+    pub noisy: &'a Rows,
+    /// The planes that are matched, which are the model of Wiener's rule.
+    pub model: &'a Rows,
+    /// By plane.
+    pub rules: &'a [Rule],
+    pub rows: Range<usize>,
+    /// Rows of the whole picture.
+    pub height: usize,
+    pub progress: &'a Progress<'a>,
+}
+
+/// The phases of some settings, with their tables.
+pub(crate) struct Phases {
+    pub parameters: Parameters,
+    path: CodePath,
+    pub first: Stage,
+    pub second: Option<Stage>,
+}
+
+impl Phases {
+    /// The phases of these settings.
+    ///
+    /// # Errors
+    /// If the settings do not fit each other.
+    pub fn new(parameters: Parameters, path: CodePath) -> Result<Self, ParametersError> {
+        parameters.check()?;
+        let second = parameters.second.map(|phase| Stage::new(phase, &parameters, true));
+        Ok(Self { parameters, path, first: Stage::new(parameters.first, &parameters, false), second })
+    }
+
+    /// The rules of each plane of a picture in the first phase, for noise of a deviation.
+    pub fn limits(&self, source: &Picture, sigma: f64) -> Vec<Rule> {
+        let deviations = source.deviations(self.parameters.colour).into_iter();
+        deviations.map(|factor| Rule::Threshold(self.parameters.limit(factor * sigma))).collect()
+    }
+
+    /// As [`Phases::limits`], in the second phase.
+    pub fn variances(&self, source: &Picture, sigma: f64) -> Vec<Rule> {
+        let deviations = source.deviations(self.parameters.colour).into_iter();
+        deviations.map(|factor| Rule::Wiener(self.parameters.variance(factor * sigma))).collect()
+    }
+
+    /// Does a task; nothing if `pieces` was cancelled.
+    pub fn run(&self, task: &Task<'_>, pieces: &mut Pieces<'_>) -> Option<Rows> {
+        let Task { stage, noisy, model, rules, ref rows, height, progress } = *task;
+        let width = noisy.width;
+        let columns = grid(width, &stage.phase);
+        let references = references(&stage.phase, rows, height);
+        let matched = |plane: usize| Pixels::new(&model.planes[plane], width, &stage.phase);
+        let alone = self.parameters.colour == Colour::Apart;
+        let pixels: Vec<Pixels> = (0..if alone { rules.len() } else { 1 }).map(matched).collect();
+        let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(rows.start, rows.len(), width)).collect();
+        let bands: Vec<&[usize]> = references.chunks(BAND).collect();
+        for group in bands.chunks(BANDS) {
+            let done = collect(pieces, group.len(), |band| {
+                let sums = self.band(task, group[band], &columns, &pixels);
+                progress.add((group[band].len() * columns.len()) as u64 * stage.patch_work);
+                sums
+            })?;
+            for band in &done {
+                sums.iter_mut().zip(band).for_each(|(sum, part)| sum.add(part));
+            }
+        }
+        let planes = sums.iter().map(Sums::means).collect();
+        Some(Rows { top: rows.start, width, planes })
+    }
+
+    /// The sums of the stacks of some rows of reference patches, by plane.
+    fn band(&self, task: &Task<'_>, band: &[usize], columns: &[usize], pixels: &[Pixels]) -> Vec<Sums> {
+        let Task { stage, noisy, model, rules, height, .. } = *task;
+        let width = noisy.width;
+        let skipped = (model.top - noisy.top) * width;
+        let top = band[0].saturating_sub(stage.phase.half_window);
+        let bottom = height.min(band[band.len() - 1] + reach(&stage.phase));
+        let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(top, bottom - top, width)).collect();
+        let rows: Vec<usize> = band.iter().map(|y| y - model.top).collect();
+        let each = sums.iter_mut().zip(rules).zip(noisy.planes.iter().zip(&model.planes));
+        let mut planes: Vec<Plane<'_>> = each
+            .map(|((sums, rule), (noisy, model))| Plane {
+                rule: *rule,
+                noisy: &noisy[skipped..],
+                model,
+                sums,
+            })
+            .collect();
+        // Stacks of one plane, or those that all planes share.
+        let sharing = planes.len() / pixels.len();
+        for (pixels, planes) in pixels.iter().zip(planes.chunks_mut(sharing)) {
+            let (phase, displacements) = (&stage.phase, &stage.displacements);
+            let mut stacks = matches(self.path, pixels, &rows, columns, phase, displacements).concat();
+            let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
+            places.for_each(|place| place.0 += model.top as u32);
+            stage.filter.add(self.path, filter::Rows { top: model.top, width }, planes, &stacks);
+        }
+        sums
+    }
+}
