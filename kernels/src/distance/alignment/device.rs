@@ -19,13 +19,15 @@ pub const ITEMS: usize = 128;
 /// The most lanes of a pair: a warp.
 const LANES_MAX: usize = 32;
 const _: () = assert!(ITEMS.is_multiple_of(LANES_MAX));
-/// Rows of a lane. More share the work of a step among more cells, and take more registers; no device was measured yet.
-const ROWS: usize = 8;
-/// The work of a lane's step beyond that of its rows, and that of a step of a pair whose borders are read and written, in rows: guesses, as no
-/// device was measured yet.
-const STEP: usize = 2;
+/// Rows of a lane: more share the work of a step, and fewer fill up a short query less.
+const ROWS: [usize; 2] = [16, 8];
+/// The work of a lane's step beyond that of its rows, and that of a step of a pair whose borders are read and written, in rows. With these
+/// the model follows the rates on an H200 (decision 172) for texts of 60 to 1,000 letters; shorter ones were not measured.
+const STEP: usize = 4;
 const BORDER: usize = 16;
-/// Lanes that keep a device busy: a guess, too. With fewer pairs each takes more lanes.
+/// Steps take half as long again there if the costs of letters do not fit into local memory.
+const LOOKED_UP_WORK: [usize; 2] = [3, 2];
+/// Lanes that keep a device busy, a guess: with fewer pairs each takes more lanes.
 const LANES_BUSY: usize = 1 << 17;
 /// The most letters of a text and of a query.
 pub const LETTERS_MAX: usize = 1 << 14;
@@ -249,6 +251,18 @@ enum Costs {
     LookedUp,
 }
 
+impl Costs {
+    /// The place for stripes of so many rows.
+    fn of(numbers: &Numbers, queries: &AlignedQueries, height: usize) -> Self {
+        let letters = queries.columns.next_multiple_of(LETTERS_STEP);
+        match numbers.matrix() {
+            None => Self::Compared,
+            Some(_) if letters * height * size_of::<i32>() <= COSTS_BYTES_MAX => Self::Local(letters),
+            Some(_) => Self::LookedUp,
+        }
+    }
+}
+
 /// The sizes of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -270,17 +284,23 @@ impl Shape {
     pub fn of(numbers: &Numbers, texts: &CodedTexts, queries: &AlignedQueries) -> Self {
         let mean = texts.letters.len() / texts.texts.len().max(1);
         let pairs = texts.texts.len() * queries.queries.len();
-        let work = |lanes: &usize| -> usize {
+        let work = |[lanes, rows]: &[usize; 2]| -> usize {
             let of_query = |query: &[u32; 2]| {
-                let stripes = (query[1] as usize).div_ceil(lanes * ROWS);
+                let stripes = (query[1] as usize).div_ceil(lanes * rows);
                 let border = if stripes > 1 { BORDER } else { 0 };
-                stripes * (mean + lanes - 1) * (lanes * (ROWS + STEP) + border)
+                stripes * (mean + lanes - 1) * (lanes * (rows + STEP) + border)
             };
-            queries.queries.iter().map(of_query).sum()
+            let all: usize = queries.queries.iter().map(of_query).sum();
+            match Costs::of(numbers, queries, lanes * rows) {
+                Costs::LookedUp => all * LOOKED_UP_WORK[0] / LOOKED_UP_WORK[1],
+                _ => all,
+            }
         };
         let is_busy = |lanes: &usize| *lanes == LANES_MAX || lanes * pairs >= LANES_BUSY;
-        let lanes = [32, 16, 8, 4, 2, 1].into_iter().filter(is_busy).min_by_key(work).unwrap_or(LANES_MAX);
-        Self::with([lanes, ROWS], numbers, texts, queries)
+        let lanes = [32, 16, 8, 4, 2, 1].into_iter().filter(is_busy);
+        let sizes = lanes.flat_map(|lanes| ROWS.map(|rows| [lanes, rows]));
+        let sizes = sizes.min_by_key(work).unwrap_or([LANES_MAX, ROWS[0]]);
+        Self::with(sizes, numbers, texts, queries)
     }
 
     /// The program with so many lanes of a pair, a power of two up to 32, and so many rows of a lane, a multiple of 4.
@@ -297,16 +317,10 @@ impl Shape {
         assert!(rows > 0 && rows.is_multiple_of(4), "{rows} rows");
         let longest = queries.queries.iter().map(|query| query[1] as usize).max().unwrap_or(0);
         assert!(numbers.fit(longest, texts.longest), "{longest} letters of a query");
-        let letters = queries.columns.next_multiple_of(LETTERS_STEP);
-        let costs = match numbers.matrix() {
-            None => Costs::Compared,
-            Some(_) if letters * lanes * rows * size_of::<i32>() <= COSTS_BYTES_MAX => Costs::Local(letters),
-            Some(_) => Costs::LookedUp,
-        };
         Self {
             lanes,
             rows,
-            costs,
+            costs: Costs::of(numbers, queries, lanes * rows),
             are_scores: matches!(numbers, Numbers::Local(_)),
             texts: texts.texts.len(),
             queries: queries.queries.len(),

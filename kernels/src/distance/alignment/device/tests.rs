@@ -196,14 +196,16 @@ fn numbers_that_may_not_fit_are_for_slots() {
 fn lanes_fit_the_lengths_and_the_pairs() {
     let text = |length: usize| vec!['a'; length];
     let numbers = Numbers::Edit(EditCosts::new(1, 2, 3).unwrap());
-    let lanes = |query: usize, count: usize, length: usize| {
+    let sizes = |query: usize, count: usize, length: usize| {
         let all = vec![text(length); count];
         let slices: Vec<&[char]> = all.iter().map(Vec::as_slice).collect();
         let texts = CodedTexts::new(&slices, &mut one_by_one()).unwrap();
         let queries = AlignedQueries::new(&numbers, &texts, [&*text(query)]);
-        Shape::of(&numbers, &texts, &queries).sizes()[0]
+        Shape::of(&numbers, &texts, &queries).sizes()
     };
-    assert_eq!(lanes(8, 1 << 17, 12), 1);
-    assert_eq!(lanes(30, 1 << 16, 30), 4);
-    assert_eq!(lanes(300, 20, 300), LANES_MAX);
+    assert_eq!(sizes(8, 1 << 17, 12), [1, 8]);
+    assert_eq!(sizes(30, 1 << 16, 30), [2, 16]);
+    // The fastest on an H200.
+    assert_eq!(sizes(60, 1 << 17, 60), [4, 16]);
+    assert_eq!(sizes(300, 20, 300), [LANES_MAX, 16]);
 }
