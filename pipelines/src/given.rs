@@ -11,7 +11,7 @@ use crate::document::node::{self, Node};
 
 /// Reads one value by its parameter's type, and checks it.
 ///
-/// Text and paths are taken literally; a list is `[a, b]`, or one value as a list of one.
+/// Text and paths are taken literally; a list is `[a, b]`, or numbers parted by commas, or one value as a list of one.
 ///
 /// # Errors
 /// A sentence with the given and the expected value.
@@ -103,6 +103,19 @@ fn parse(kind: &ParameterType, text: &str) -> Option<Value> {
                 });
                 return values.collect::<Option<_>>().map(Value::List);
             }
+            // A text may have commas, a number has none.
+            let is_number = !matches!(
+                item,
+                ParameterType::Text
+                    | ParameterType::Path
+                    | ParameterType::Choice(_)
+                    | ParameterType::Device
+                    | ParameterType::Resource(_)
+            );
+            if is_number && text.contains(',') {
+                let values = text.split(',').map(|entry| parse(item, entry));
+                return values.collect::<Option<_>>().map(Value::List);
+            }
             parse(item, text).map(|value| Value::List(vec![value]))
         }
     }
@@ -115,7 +128,7 @@ mod tests {
 
     fn declaration() -> Declaration {
         let text = "boxwork: 1\nparameters:\n  k: {type: integer, minimum: 1}\n  alpha: {type: number}\n  \
-                    names: {type: list of text}\n  store: {type: path}\n  exact: {type: boolean}\n  \
+                    names: {type: list of text}\n  sigma: {type: list of number}\n  store: {type: path}\n  exact: {type: boolean}\n  \
                     mode: {type: text, one_of: [fast, exact]}\n";
         pipeline::read_text("test", text).declaration
     }
@@ -137,13 +150,16 @@ mod tests {
             ("alpha", "2"),
             ("names", "[a, 'b, c', 001, 7]"),
             ("names", "d[1]"),
+            ("names", "e, f"),
+            ("sigma", "15, 25,50.5"),
             ("store", "~/x = y.arrow"),
             ("exact", "yes"),
         ])
         .unwrap();
         assert_eq!(values["k"], Value::Integer(20));
         assert_eq!(values["alpha"], Value::Number(2.0));
-        assert_eq!(values["names"], texts(&["a", "b, c", "001", "7", "d[1]"]));
+        assert_eq!(values["names"], texts(&["a", "b, c", "001", "7", "d[1]", "e, f"]));
+        assert_eq!(values["sigma"], Value::List([15.0, 25.0, 50.5].map(Value::Number).to_vec()));
         assert_eq!(values["store"], Value::Text("~/x = y.arrow".into()));
         assert_eq!(values["exact"], Value::Boolean(true));
     }
@@ -165,6 +181,7 @@ mod tests {
             ("exact", "maybe"),
             ("alpha", "1"),
             ("alpha", "2"),
+            ("sigma", "15,"),
         ])
         .unwrap_err();
         let messages: Vec<&str> = faults.iter().map(|(_, message)| message.as_str()).collect();
@@ -177,6 +194,7 @@ mod tests {
                 "`mode`: \"exakt\" is not one of fast, exact; did you mean `exact`?",
                 "`exact`: \"maybe\" is not true or false",
                 "`alpha` is given twice",
+                "`sigma`: \"15,\" is not a list, each a number",
             ]
         );
     }
