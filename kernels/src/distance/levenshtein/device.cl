@@ -168,12 +168,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void to_queries(
                             }
                         }
                     }
-                    uint right = 0xffffffffu, back = 0;
-                    if (strip > 0) {
-                        const uint2 above = COLUMN(place);
-                        right = above.x;
-                        back = above.y;
-                    }
+                    const uint2 above = strip > 0 ? COLUMN(place) : (uint2)(0xffffffffu, 0);
+                    uint right = above.x, back = above.y;
                     EACH for (uint r = 0; r < ROWS; r++) {
                         uint differ = table[places[0][r]];
                         EACH for (uint part = 1; part < PARTS; part++) {
@@ -184,10 +180,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void to_queries(
                     if (strip + 1 < strips) {
                         COLUMN(place) = (uint2)(right, back);
                     } else {
-                        uint longer = 0xffffffffu;
-                        if (place >= bundle.z) {
-                            longer = WORD(bundle.x + bundle.y * PLANES + place - bundle.z);
-                        }
+                        const uint longer = place < bundle.z ? 0xffffffffu : WORD(bundle.x + bundle.y * PLANES + place - bundle.z);
                         add(digits, right & longer, back & longer);
                     }
                 }
@@ -271,12 +264,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pairs(
                 EACH for (uint p = 0; p < PLANES; p++) {
                     bits[p] = WORD(bundle.s3 + place * PLANES + p);
                 }
-                uint right = 0xffffffffu, back = 0;
-                if (strip > 0) {
-                    const uint2 above = COLUMN(place);
-                    right = above.x;
-                    back = above.y;
-                }
+                const uint2 above = strip > 0 ? COLUMN(place) : (uint2)(0xffffffffu, 0);
+                uint right = above.x, back = above.y;
                 EACH for (uint r = 0; r < ROWS; r++) {
                     uint differ = MISSING(r);
                     EACH for (uint p = 0; p < PLANES; p++) {
@@ -287,10 +276,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void pairs(
                 if (strip + 1 < strips) {
                     COLUMN(place) = (uint2)(right, back);
                 } else {
-                    uint longer = 0xffffffffu;
-                    if (place >= bundle.s5) {
-                        longer = WORD(bundle.s3 + bundle.s4 * PLANES + place - bundle.s5);
-                    }
+                    const uint longer = place < bundle.s5 ? 0xffffffffu : WORD(bundle.s3 + bundle.s4 * PLANES + place - bundle.s5);
                     add(digits, right & longer, back & longer);
                 }
             }
