@@ -42,6 +42,7 @@ pub use emd::Emd;
 pub use hausdorff::Hausdorff;
 pub use jaccard::Jaccard;
 pub use levenshtein::device as edits;
+pub use levenshtein::long as long_edits;
 pub use levenshtein::{
     Levenshtein, Long, PairPlanes, Pattern, TILED_LETTERS_MIN, TextBlock, TextPlanes, Tiles,
 };

@@ -17,6 +17,7 @@ mod tiles;
 mod planes;
 mod pair_planes;
 pub mod device;
+pub mod long;
 
 pub use self::block::TextBlock;
 use self::numbered::Numbered;

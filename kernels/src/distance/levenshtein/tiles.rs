@@ -25,6 +25,8 @@ const TILED_CELLS_MIN: usize = 1 << 28;
 const TILE_SHARE: usize = 256;
 const TILE_MIN: usize = 256;
 const TILE_MAX: usize = 2048;
+/// A band of so large a share of the table is hardly narrower than the whole.
+const WIDE_SHARE: usize = 4;
 
 /// The table of two texts, in tiles numbered from 0.
 #[derive(Debug)]
@@ -116,6 +118,24 @@ impl Tiles {
     /// The number of tiles.
     pub fn count(&self) -> usize {
         self.first[self.strips.len()][0]
+    }
+
+    /// The letters of rows and of columns by number, and the bits of a number. A letter of a text that the other one lacks has a number that
+    /// the other one does not have.
+    pub fn letters(&self) -> ([&[u16]; 2], usize) {
+        ([&self.texts.rows, &self.texts.columns], self.texts.planes)
+    }
+
+    /// Whether the texts differ so much that the band is a large part of the table: then the whole table is soon computed too, where many
+    /// cells are computed at once.
+    pub fn is_wide(&self) -> bool {
+        let [rows, columns] = self.texts.size();
+        WIDE_SHARE * self.edits >= rows.max(columns)
+    }
+
+    /// Cells of the table.
+    pub fn cells(&self) -> u64 {
+        self.texts.size().iter().map(|letters| *letters as u64).product()
     }
 
     /// The strip of a tile, and its place along the steps.
@@ -270,6 +290,7 @@ mod tests {
         let (a, b) = (text(2 * TILED_LETTERS_MIN), text(2 * TILED_LETTERS_MIN));
         let pattern = Pattern::new(&a);
         let Long::Tiles(tiles) = pattern.long(&b) else { panic!("random texts are not similar") };
+        assert!(tiles.is_wide() && tiles.letters().1 == 2);
         assert_eq!(distance(*tiles), pattern.distance(&b));
         assert!(matches!(pattern.long(&a[3..]), Long::Known(3)));
         assert!(
