@@ -9,7 +9,8 @@ use std::path::Path;
 
 use boxwork_kernels::chance::Random;
 use boxwork_kernels::distance::{Distance, Dtw, EditCosts, Levenshtein, LocalScores};
-use command::{fails, folder, json, ok};
+use boxwork_runtime::feeding::faults::has_device;
+use command::{fails, folder, json, ok, stats};
 
 /// Words of a few letters, some of them empty or not ASCII.
 fn words(count: usize) -> Vec<String> {
@@ -335,17 +336,14 @@ fn long_texts_are_shared_by_workers() {
             expected.push((name.to_owned(), id, Levenshtein.distance(&letters(query), &letters(text))));
         }
     }
+    let run = ["run", "edit_distances", "--set", "texts=words.jsonl", "--set", "queries=[w0,w3]"];
     for workers in ["1", "2", "3"] {
-        let run = [
-            "run",
-            "edit_distances",
-            "--set",
-            "texts=words.jsonl",
-            "--set",
-            "queries=[w0,w3]",
-            "--workers",
-            workers,
-        ];
-        assert_eq!(rows(&ok(at, &run)), expected, "{workers} workers");
+        let found = rows(&ok(at, &[&run[..], &["--workers", workers]].concat()));
+        assert_eq!(found, expected, "{workers} workers");
+    }
+    if has_device("long_texts_are_shared_by_workers") {
+        let said = stats(at, &[&run[..], &["--set", "device=gpu", "--set", "out=there.csv"]].concat());
+        assert!(said.contains("distances of long texts computed on devices"), "{said}");
+        assert_eq!(rows(&fs::read_to_string(at.join("there.csv")).expect("a file")), expected);
     }
 }

@@ -6,6 +6,7 @@ mod edits;
 mod factor;
 mod few;
 mod lists;
+mod long_edits;
 mod measures;
 mod vectors;
 
@@ -15,6 +16,7 @@ pub use self::edits::{Limits, compare_pairs, compare_with_queries};
 pub use self::factor::{factor_program, fill_program, slopes_program};
 pub use self::few::few_program;
 pub use self::lists::{lists_program, select_of_queries};
+pub use self::long_edits::{Uncompared, compare_long_pairs};
 pub use self::measures::{LeastMeasures, least_measures};
 pub use self::vectors::vectors_program;
 

@@ -6,6 +6,7 @@
 
 mod form;
 mod search;
+mod long_devices;
 mod long;
 mod chunks;
 mod block;
@@ -22,6 +23,7 @@ use boxwork_stores::store::Store;
 
 use self::chunks::Shared;
 use self::form::Wanted;
+use self::long_devices::LongDevices;
 use self::scan::{EditScan, OnDevices};
 use crate::columns;
 use crate::devices::code_path;
@@ -39,7 +41,8 @@ pub(super) const DISTANCES: Out =
 
 /// Computes the edit distances of texts from many queries.
 ///
-/// Slots share the table of a query and a text of more than 20,000 letters, both of them, in tiles, if it takes some milliseconds.
+/// Slots share the table of a query and a text of more than 20,000 letters, both of them, in tiles, if it takes some milliseconds. A device
+/// computes it if the texts differ in a quarter of their letters or more.
 ///
 /// # Inputs
 /// `queries` (side): the queries.
@@ -49,8 +52,8 @@ pub(super) const DISTANCES: Out =
 ///
 /// # Parameters
 /// `space`: texts, and the distance levenshtein, or edit with its costs. `k`: the parameter of the `top_k` behind this box; texts that it cannot keep
-/// are dropped. `range`: only texts at most this far away. `device`: where to compute; slots compute the distances of texts and queries of more
-/// than 1,024 letters, by edit of more than 16,384.
+/// are dropped. `range`: only texts at most this far away. `device`: where to compute; slots compute the distances of texts and queries of 1,025 to
+/// 20,000 letters, by edit of more than 16,384.
 pub(crate) static EDIT_DISTANCES: OperatorSpec = OperatorSpec {
     parameters: &[
         SPACE,
@@ -102,7 +105,8 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     let range = get_range(bind, &*space)?.unwrap_or(f64::INFINITY);
     let k = bind.get_integer("k").and_then(|k| usize::try_from(k).ok());
     let picked = bind.pick_devices("device", Some(space.store().objects_count()), DEVICE_TEXTS_MIN)?;
-    let wanted = if measure == LEVENSHTEIN {
+    let is_plain = measure == LEVENSHTEIN;
+    let wanted = if is_plain {
         Wanted::Levenshtein
     } else {
         let edit = Alignment::open("edit", &costs, 1).map_err(BoxError::new)?;
@@ -110,9 +114,17 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     };
     let note = dear_replacements(&costs);
     let (shared, is_auto) = (bind.shared::<Shared>(), bind.device("device") == DeviceChoice::Auto);
-    let picked = picked.devices.filter(|_| shared.has_texts());
+    let has_texts = shared.has_texts();
+    let picked = picked.devices.filter(|_| has_texts);
+    let long = match &picked {
+        Some(picked) if is_plain => LongDevices::picked(picked.clone()),
+        None if is_plain && has_texts && is_auto => {
+            LongDevices::later(Arc::clone(bind.devices()), bind.slots())
+        }
+        _ => LongDevices::none(),
+    };
     let on_devices = picked.map(|picked| OnDevices::new(shared, wanted, picked, is_auto));
-    Ok(stage(bind, space, (k, range), note, on_devices))
+    Ok(stage(bind, space, (k, range), note, (on_devices, long)))
 }
 
 /// A note on costs by which a letter is never replaced: a deletion and an insertion cost less.
@@ -142,7 +154,7 @@ pub(super) fn over(
     let numbers = Wanted::Alignments(Arc::new(numbers));
     let picked = picked.devices.filter(|_| shared.has_texts());
     let on_devices = picked.map(|picked| OnDevices::new(shared, numbers, picked, is_auto));
-    Ok(stage(bind, space, wanted, note, on_devices))
+    Ok(stage(bind, space, wanted, note, (on_devices, LongDevices::none())))
 }
 
 fn stage(
@@ -150,10 +162,10 @@ fn stage(
     space: Arc<dyn Space>,
     wanted: (Option<usize>, f64),
     note: Option<String>,
-    on_devices: Option<OnDevices>,
+    of_devices: (Option<OnDevices>, LongDevices),
 ) -> Box<dyn Operator> {
-    let devices = on_devices.as_ref().map(OnDevices::devices);
-    let task = EditScan::new(space, wanted, bind.slots(), note, on_devices);
+    let devices = of_devices.0.as_ref().map(OnDevices::devices);
+    let task = EditScan::new(space, wanted, bind.slots(), note, of_devices);
     Box::new(DeviceStage::new(task, scan::SIZES, devices))
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Memory;
 use super::{BoxError, Cancellation, Environment};
 use super::{InputReader, OutputWriter, RequestInput, RequestOutput};
-use crate::feeding::Picked;
+use crate::feeding::{LazyDevices, Picked};
 use crate::parameter::{Arguments, DeviceChoice, Value};
 use crate::topology::Topology;
 
@@ -189,6 +189,11 @@ impl Bind<'_> {
     /// When the parameter names devices that are not there; the text says which.
     pub fn pick_devices(&self, name: &str, work: Option<u64>, work_min: u64) -> Result<Picked, BoxError> {
         self.environment.devices.pick(&self.device(name), work, work_min).map_err(BoxError::new)
+    }
+
+    /// The devices of the runtime, for a box that learns only from its input whether it needs them.
+    pub fn devices(&self) -> &Arc<LazyDevices> {
+        &self.environment.devices
     }
 
     /// A path.

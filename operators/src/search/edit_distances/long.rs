@@ -1,4 +1,5 @@
-//! Long texts: the table of a pair, or a band of it, is a graph of tiles, on the slots that are free.
+//! Long texts: the table of a pair, or a band of it, is a graph of tiles, on the slots that are free. Devices compute the tables of texts that
+//! differ in much.
 
 use std::convert::Infallible;
 
@@ -6,6 +7,7 @@ use boxwork_kernels::distance::{Long, Tiles};
 use boxwork_runtime::inside::{Inside, TaskGraph};
 use boxwork_runtime::operator::{BoxError, Context, Work};
 
+use super::long_devices::LongDevices;
 use super::search::{Piece, Search};
 
 /// The tiles of a table, and their count; each waits for the one above it and the one to its left.
@@ -37,29 +39,85 @@ impl TaskGraph for Graph<'_> {
     }
 }
 
+/// A long query and text of a piece, and their distance once it is known.
+struct Pair {
+    piece: usize,
+    query: usize,
+    id: u64,
+    distance: Option<usize>,
+}
+
 impl Search<'_> {
     /// Computes the distances of the long texts of some pieces, which wait for it.
-    pub(super) fn find_long(&self, cx: &mut Context<'_>, pieces: &mut [Piece]) -> Result<(), BoxError> {
-        for piece in pieces {
-            for (query, id) in std::mem::take(&mut piece.long) {
-                let Some(mut long) = self.asked.prepared.long(query, id)? else { continue };
-                let distance = loop {
-                    match long {
-                        Long::Known(distance) => break distance,
-                        Long::Tiles(tiles) => {
-                            let work = cx.work();
-                            work.expect(tiles.count() as u64);
-                            let found = cx.inside(|inside| inside.graph(&Graph(&tiles, work)));
-                            found.map_err(|error| BoxError::new(error.to_string()))?;
-                            long = tiles.end();
-                        }
-                    }
-                };
-                self.select(query, id, &[distance as f64], &mut piece.rows);
+    pub(super) fn find_long(
+        &self,
+        cx: &mut Context<'_>,
+        pieces: &mut [Piece],
+        devices: &mut LongDevices,
+    ) -> Result<(), BoxError> {
+        let mut pairs = Vec::new();
+        for (piece, of_piece) in pieces.iter_mut().enumerate() {
+            let long = std::mem::take(&mut of_piece.long).into_iter();
+            pairs.extend(long.map(|(query, id)| Pair { piece, query, id, distance: None }));
+        }
+        // Pairs that wait for a device, by their places.
+        let mut waiting: Vec<(usize, Box<Tiles>)> = Vec::new();
+        for place in 0..pairs.len() {
+            let Pair { query, id, .. } = pairs[place];
+            match self.asked.prepared.long(query, id)? {
+                Some(Long::Tiles(tiles)) if devices.want(&tiles) => waiting.push((place, tiles)),
+                Some(long) => pairs[place].distance = Some(by_slots(cx, long)?),
+                None => {}
+            }
+            if LongDevices::are_many(waiting.iter().map(|(_, tiles)| &**tiles)) {
+                by_devices(cx, devices, &mut waiting, &mut pairs)?;
+            }
+        }
+        by_devices(cx, devices, &mut waiting, &mut pairs)?;
+        for Pair { piece, query, id, distance } in pairs {
+            if let Some(distance) = distance {
+                self.select(query, id, &[distance as f64], &mut pieces[piece].rows);
             }
         }
         Ok(())
     }
+}
+
+/// The distance by slots.
+fn by_slots(cx: &mut Context<'_>, mut long: Long) -> Result<usize, BoxError> {
+    loop {
+        match long {
+            Long::Known(distance) => return Ok(distance),
+            Long::Tiles(tiles) => {
+                let work = cx.work();
+                work.expect(tiles.count() as u64);
+                let found = cx.inside(|inside| inside.graph(&Graph(&tiles, work)));
+                found.map_err(|error| BoxError::new(error.to_string()))?;
+                long = tiles.end();
+            }
+        }
+    }
+}
+
+/// Computes the tables that wait for a device there, or else by slots.
+fn by_devices(
+    cx: &mut Context<'_>,
+    devices: &mut LongDevices,
+    waiting: &mut Vec<(usize, Box<Tiles>)>,
+    pairs: &mut [Pair],
+) -> Result<(), BoxError> {
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let tables: Vec<&Tiles> = waiting.iter().map(|(_, tiles)| &**tiles).collect();
+    let found = devices.distances(cx, &tables)?;
+    for (nth, (place, tiles)) in waiting.drain(..).enumerate() {
+        pairs[place].distance = Some(match &found {
+            Some(found) => found[nth],
+            None => by_slots(cx, Long::Tiles(tiles))?,
+        });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

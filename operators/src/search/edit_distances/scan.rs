@@ -15,6 +15,7 @@ use super::DISTANCES;
 use super::block::{Distances, EditBlock, Found};
 use super::chunks::{Chunk, Cut, Shared};
 use super::form::{Form, Wanted};
+use super::long_devices::LongDevices;
 use super::search::{Asked, PIECE_ROWS, Piece, Search};
 use crate::columns::distances_envelope;
 use crate::devices::stage::{BlockOutcome, DeviceTask, Sizes, Taken};
@@ -88,6 +89,8 @@ pub(super) struct EditScan {
     /// Pieces of a firing.
     pieces: usize,
     on_devices: Option<OnDevices>,
+    /// The devices of long pairs.
+    pub(super) long: LongDevices,
     /// Set by the first firing.
     asked: Option<Asked>,
     /// The batch that is compared next, and the first id in it that is not compared yet.
@@ -103,10 +106,10 @@ impl EditScan {
         (k, range): (Option<usize>, f64),
         slots: usize,
         note: Option<String>,
-        on_devices: Option<OnDevices>,
+        (on_devices, long): (Option<OnDevices>, LongDevices),
     ) -> Self {
         let (pieces, asked) = (PIECES_PER_SLOT * slots, None);
-        Self { space, k, range, note, pieces, on_devices, asked, batch: 0, next: 0, of_devices: 0 }
+        Self { space, k, range, note, pieces, on_devices, long, asked, batch: 0, next: 0, of_devices: 0 }
     }
 
     fn asked(&self) -> &Asked {
@@ -264,9 +267,10 @@ impl EditScan {
 
     /// Ends with pieces in which all rows but those of long texts are found.
     fn end(&mut self, cx: &mut Context<'_>, mut pieces: Vec<Piece>) -> Result<Vec<Envelope>, BoxError> {
-        self.search().find_long(cx, &mut pieces)?;
-        self.space.store().confirm()?;
         let asked = self.asked.as_mut().expect("the first firing reads the queries");
+        let search = Search { space: &*self.space, asked, k: self.k, range: self.range };
+        search.find_long(cx, &mut pieces, &mut self.long)?;
+        self.space.store().confirm()?;
         let mut rows = Vec::new();
         for piece in pieces {
             if let Some(k) = self.k {

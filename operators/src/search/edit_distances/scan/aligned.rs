@@ -67,7 +67,7 @@ fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
         given: Some(Cut { texts: 2048, letters: 1 << 40 }),
         ..OnDevices::new(Arc::new(Shared::new(&case.store, true)), wanted(), devices, false)
     });
-    let task = EditScan::new(space, (None, case.range), 1, None, on_devices);
+    let task = EditScan::new(space, (None, case.range), 1, None, (on_devices, LongDevices::none()));
     let of_devices = Arc::new(AtomicU64::new(0));
     let operator = Counted(DeviceStage::new(task, SIZES, devices), Arc::clone(&of_devices));
     let mut harness = Harness::of(&EDIT_DISTANCES, Box::new(operator));

@@ -37,7 +37,8 @@ struct Counted {
 impl Operator for Counted {
     fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
         let flow = self.operator.process(cx)?;
-        self.of_devices.store(self.operator.task_mut().of_devices, Ordering::Relaxed);
+        let task = self.operator.task_mut();
+        self.of_devices.store(task.of_devices + task.long.found, Ordering::Relaxed);
         Ok(flow)
     }
 }
@@ -70,7 +71,8 @@ fn case(count: usize, queries: usize) -> Case {
     Case { space: space(count), queries, k: None, range: f64::INFINITY }
 }
 
-type Found = (Vec<(u32, u64, f64)>, u64);
+/// Rows, distances that devices have found, and notes.
+type Found = (Vec<(u32, u64, f64)>, u64, Vec<String>);
 
 fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
     let on_devices = devices.clone().map(|devices| OnDevices {
@@ -82,7 +84,8 @@ fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
             false,
         )
     });
-    let task = EditScan::new(Arc::clone(&case.space), (case.k, case.range), 1, None, on_devices);
+    let long = devices.clone().map_or_else(LongDevices::none, LongDevices::picked);
+    let task = EditScan::new(Arc::clone(&case.space), (case.k, case.range), 1, None, (on_devices, long));
     let of_devices = Arc::new(AtomicU64::new(0));
     let operator =
         Counted { operator: DeviceStage::new(task, SIZES, devices), of_devices: Arc::clone(&of_devices) };
@@ -103,21 +106,32 @@ fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
         found =
             found.chunk_by(|a, b| a.0 == b.0).flat_map(|rows| &rows[..k.min(rows.len())]).copied().collect();
     }
-    (found, of_devices.load(Ordering::Relaxed))
+    (found, of_devices.load(Ordering::Relaxed), harness.notes().to_vec())
 }
 
 /// Compares the rows on devices with these faults with those of slots. Returns the calls of the driver, and the distances that devices
 /// have found.
 fn check(case: &Case, faults: Plan) -> (u64, u64) {
-    let (expected, none) = rows(case, None);
+    let (expected, none, _) = rows(case, None);
     assert_eq!(none, 0);
+    let (calls, of_devices, _) = check_rows(case, faults, Options::default(), &expected);
+    (calls, of_devices)
+}
+
+/// Compares the rows on devices with these faults and options with some. Returns the notes too.
+fn check_rows(
+    case: &Case,
+    faults: Plan,
+    options: Options,
+    expected: &[(u32, u64, f64)],
+) -> (u64, u64, Vec<String>) {
     let cache = Some(std::env::temp_dir().join("boxwork-test-programs"));
-    let (driver, devices) = Faulty::devices(faults, Options { cache, ..Options::default() });
-    let Ok(devices) = devices else { return (driver.calls(), 0) };
+    let (driver, devices) = Faulty::devices(faults, Options { cache, ..options });
+    let Ok(devices) = devices else { return (driver.calls(), 0, Vec::new()) };
     let allowed: Arc<[usize]> = (0..devices.list().len()).collect();
-    let (found, of_devices) = rows(case, Some((devices, allowed)));
+    let (found, of_devices, notes) = rows(case, Some((devices, allowed)));
     assert!(found == expected, "k {:?}, range {}: other rows on devices", case.k, case.range);
-    (driver.calls(), of_devices)
+    (driver.calls(), of_devices, notes)
 }
 
 #[test]
@@ -159,6 +173,45 @@ fn devices_that_fail_change_no_distance() {
                 check(&all, Plan { call, for_good, appears_as, ..Plan::default() });
                 check(&nearest, Plan { call, for_good, appears_as, ..Plan::default() });
             }
+        }
+    }
+}
+
+#[test]
+fn long_pairs_that_differ_go_to_devices_and_come_back_when_these_fail() {
+    if !has_device("long_pairs_that_differ_go_to_devices_and_come_back_when_these_fail") {
+        return;
+    }
+    let mut random = Random::new(12);
+    let mut long =
+        |count: usize| (0..count).map(|_| ['a', 'b', '\u{e9}', 'c'][random.idx(4)]).collect::<String>();
+    // Slots share their table too: it has 2^28 cells or more in its band.
+    let (a, b) = (long(26_000), long(24_500));
+    let similar = format!("{}b{}", &a[..a.len() - 7], &a[a.len() - 6..]);
+    let mut texts = Rows::new(Texts);
+    for (row, text) in [&b, "abc", &similar, ""].iter().enumerate() {
+        let letters: Vec<char> = text.chars().collect();
+        texts.push(&row.to_string(), |builder| Texts::push(builder, &letters)).unwrap();
+    }
+    let store: Arc<dyn Store> = Arc::new(texts.finish_without(Vec::new(), Path::new("texts"), None).unwrap());
+    let space = spaces::open(&DistanceOptions::named("levenshtein"), store).unwrap();
+    let case = Case { space, queries: vec![a, "cab".to_owned(), b], k: None, range: f64::INFINITY };
+    let (expected, ..) = rows(&case, None);
+    let sound = |case: &Case, expected: &[(u32, u64, f64)]| {
+        check_rows(case, Plan::default(), Options::default(), expected)
+    };
+    // The first query and the other text, the last one and the text that is similar to the first; and the second query and all texts of
+    // up to 1,024 letters.
+    let (calls, of_devices, _) = sound(&case, &expected);
+    assert_eq!(of_devices, 2 + 2);
+    let within: Vec<_> = expected.iter().filter(|row| row.2 <= 300.0).copied().collect();
+    assert_eq!(sound(&Case { range: 300.0, ..case.clone() }, &within).1, 2 + 2);
+    let small = Options { memory_bytes: Some(200_000), ..Options::default() };
+    let (_, of_devices, notes) = check_rows(&case, Plan::default(), small, &expected);
+    assert!(of_devices <= 2 && notes.iter().any(|note| note.contains("do not fit")), "{notes:?}");
+    for call in (1..calls).step_by(calls as usize / 5 + 1) {
+        for for_good in [false, true] {
+            check_rows(&case, Plan { call, for_good, ..Plan::default() }, Options::default(), &expected);
         }
     }
 }
