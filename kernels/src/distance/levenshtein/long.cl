@@ -51,14 +51,20 @@ inline uint of_lane_above(uint word) {
     uint above_up = of_above.x, above_down = of_above.y;
 #endif
 
-// The rows of an item that have a letter.
-inline uint rows_with(__local const uint *table, uint item, uint letter) {
-    uint rows = table[(letter & (VALUES - 1)) * ITEMS + item];
-    for (uint part = 1; part < PARTS; part++) {
-        rows &= table[(part * VALUES + (letter >> PART_BITS * part & (VALUES - 1))) * ITEMS + item];
+// A letter as it lies in local memory: its place in the table if it has one part, so that a step computes no product.
+#if PARTS == 1
+#define PLACED(letter) ((letter) * ITEMS)
+inline uint rows_with(__local const uint *of_item, uint placed) { return of_item[placed]; }
+#else
+#define PLACED(letter) (letter)
+inline uint rows_with(__local const uint *of_item, uint letter) {
+    uint rows = 0xffffffffu;
+    for (uint part = 0; part < PARTS; part++) {
+        rows &= of_item[(part * VALUES + (letter >> PART_BITS * part & (VALUES - 1))) * ITEMS];
     }
     return rows;
 }
+#endif
 
 // The tiles of a diagonal: groups by strip of rows, from `strips_first` on, and pair.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
@@ -109,7 +115,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         const int column_first = (int)(place * STEPS) - (int)((strip + 1) * STRIP_BEHIND);
         for (uint i = item; i < STRIP_BEHIND + STEPS + 2; i += ITEMS) {
             const int column = column_first + (int)i;
-            letters[i] = column >= 0 && column < (int)pair.s3 ? columns[pair.s2 + (uint)column] : 0;
+            letters[i] = column >= 0 && column < (int)pair.s3 ? PLACED(columns[pair.s2 + (uint)column]) : 0;
         }
         __global uint2 *own_border = borders + pair.s4 + place * (STEPS / CHUNK);
         for (uint step = item; step < STEPS; step += ITEMS) {
@@ -137,8 +143,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
         uint rise = state.x, fall = state.y, up = state.z, down = state.w;
         barrier(CLK_LOCAL_MEM_FENCE);
         // A letter and a mask are read a step before they are needed.
-        const uint letters_first = STRIP_BEHIND - BEHIND(item);
-        uint next_equal = rows_with(table, item, letters[letters_first]), next_letter = letters[letters_first + 1];
+        __local const uint *of_item = table + item;
+        __local const ushort *next_letters = letters + (STRIP_BEHIND - BEHIND(item));
+        uint next_equal = rows_with(of_item, next_letters[0]), next_letter = next_letters[1];
         for (uint chunk = 0; chunk < STEPS / CHUNK; chunk++) {
             __local const uint2 *from = border + (chunk + 1) * CHUNK;
             if (warp > 0) {
@@ -149,11 +156,11 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tiles(
                 to = border + chunk * CHUNK;
             }
             const bool hands_on = item == last || lane == LANES - 1;
-            const uint letters_next = letters_first + chunk * CHUNK + 2;
+            next_letters = letters + (STRIP_BEHIND - BEHIND(item) + chunk * CHUNK + 2);
             EACH for (uint step = 0; step < CHUNK; step++) {
                 const uint equal = next_equal;
-                next_equal = rows_with(table, item, next_letter);
-                next_letter = letters[letters_next + step];
+                next_equal = rows_with(of_item, next_letter);
+                next_letter = next_letters[step];
                 TAKE_FROM_ABOVE(step)
                 if (lane == 0) {
                     const uint2 of_warp = from[step];

@@ -148,11 +148,14 @@ impl LongPairs {
     /// does not have.
     ///
     /// # Panics
-    /// When a text is empty, or all together have more letters than a word of 32 bits counts.
+    /// When a text is empty, a number has more bits than the program takes, or all together have more letters than a word of 32 bits counts.
     pub fn add(&mut self, [a, b]: [&[u16]; 2]) {
         // The steps are about as many as the columns and a third of the rows.
         let (rows, columns) = if a.len() >= b.len() { (a, b) } else { (b, a) };
         assert!(!columns.is_empty(), "an empty text has no table");
+        let bits = self.shape.parts * self.shape.part_bits;
+        let is_known = rows.iter().chain(columns).all(|letter| u32::from(*letter) >> bits == 0);
+        assert!(is_known, "letters of more than {bits} bits");
         let pair = Pair {
             rows: [self.rows.len(), rows.len()],
             columns: [self.columns.len(), columns.len()],
