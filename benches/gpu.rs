@@ -63,7 +63,8 @@
 //! `what=edit`: edit distances of random pairs of texts, and of texts from queries: by the kernels alone, and on the whole way from the
 //! host's memory as a share of the rate of copying; and `edit_neighbours` on the device and on slots in one run. Arguments: `objects=4194304 length=32
 //! queries=256 k=10 rounds=7 workers=16`. Then texts aligned with queries by costs and by scores of a matrix (`part=alignments` alone): the kernel with several
-//! numbers of lanes and rows, and `alignments` beside slots: `texts=50000 length=300 queries=64 rounds=5 workers=16`.
+//! numbers of lanes and rows, and `alignments` beside slots: `texts=50000 length=300 queries=64 rounds=5 workers=16`. Then long pairs of random texts
+//! (`part=long` alone): by the kernel, one pair and several together, and one by `edit_distances` beside slots: `long=100000,800000 pairs=1,8 rounds=7 workers=16`.
 //!
 //! `what=lists`: searches through lists of product codes by `vector_probe.yaml`, on a device and on slots in one run; the kernels alone, one by
 //! one, and the look-ups in tables as a share of what the device's local memory gives. Arguments: `rows=1000000 dimensions=128 queries=10000
@@ -123,6 +124,9 @@ mod permutations;
 #[path = "gpu/alignments.rs"]
 mod alignments;
 
+#[path = "gpu/edit_long.rs"]
+mod edit_long;
+
 #[path = "gpu/edit.rs"]
 mod edit;
 
@@ -170,9 +174,11 @@ const OF_DISTANCES: [&str; 11] = [
     "text",
     "gatherers",
 ];
-const OF_OTHERS: [&str; 44] = [
+const OF_OTHERS: [&str; 46] = [
     "part",
     "texts",
+    "long",
+    "pairs",
     "n",
     "side",
     "colour",
@@ -249,8 +255,9 @@ what=lists      searches through lists of product codes, beside slots; each kern
 what=permutation  the permutations of vectors, with the processor's bits, beside slots; and scans of lists on the device
                 rows=20000000 objects=4000000 dimensions=128 pivots=128 length=32 rounds=5 sample=FILE workers=CORES timeline=1
 what=edit       edit distances of random pairs and of texts from queries, and edit_neighbours beside slots
-                objects=4194304 length=32 queries=256 k=10 rounds=7 workers=CORES
+                objects=4194304 length=32 queries=256 k=10 rounds=7 workers=CORES part=short
                 texts aligned with queries: texts=50000 length=300 queries=64 rounds=5 workers=CORES part=alignments
+                long pairs: long=100000,800000 pairs=1,8 rounds=7 workers=CORES part=long
 what=denoise    pictures without their noise, on a device and on slots
                 objects=128 side=1024 colour=0|1 sigma=25 profile=default rounds=7 workers=CORES devices=2
 what=select     the k least numbers of each of many arrays, as a share of the rate of reading, beside PyTorch
@@ -306,12 +313,15 @@ fn main() {
         "graph" => clusters::run_graph(&arguments, &devices, device),
         "permutation" => permutations::run(&arguments, &devices, device),
         "edit" => {
-            let part = arguments.text("part");
-            if part != Some("alignments") {
+            let is_asked = |part: &str| arguments.text("part").is_none_or(|asked| asked == part);
+            if is_asked("short") {
                 edit::run(&arguments, &devices, device);
             }
-            if part.is_none_or(|part| part == "alignments") {
+            if is_asked("alignments") {
                 alignments::run(&arguments, &devices, device);
+            }
+            if is_asked("long") {
+                edit_long::run(&arguments, &devices, device);
             }
         }
         "denoise" => denoise::run(&arguments, &devices, device),
