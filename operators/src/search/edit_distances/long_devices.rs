@@ -12,8 +12,7 @@ use boxwork_runtime::parameter::DeviceChoice;
 
 use crate::devices::device_kernels::{Uncompared, compare_long_pairs};
 
-/// Cells for each slot from which on `auto` looks for a device: about a second of a slot, as long as it takes to open a device. A guess
-/// until it is measured.
+/// Cells for each slot from which on `auto` looks for a device: about a second of a slot, as long as it takes to open a device.
 const CELLS_MIN: u64 = 1 << 37;
 /// Letters of the pairs that are computed together, about. Few pairs of fewer letters would leave most of a large device idle.
 const LETTERS_TOGETHER: usize = 1 << 22;
