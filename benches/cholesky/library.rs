@@ -3,7 +3,7 @@
 use boxwork_kernels::cholesky::Number;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{self, LltParams, LltRegularization};
-use faer::traits::ComplexField;
+use faer::traits::RealField;
 use faer::{Mat, Par, Spec};
 
 use super::Case;
@@ -11,7 +11,7 @@ use super::matrix::{Factor, entry};
 use super::own::seconds_of;
 
 /// Numbers that the library factorises.
-pub(super) trait OfLibrary: ComplexField<Real = Self> {}
+pub(super) trait OfLibrary: RealField {}
 impl OfLibrary for f64 {}
 impl OfLibrary for f32 {}
 
