@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use boxwork::shipped;
 use boxwork_kernels::chance::Random;
@@ -19,14 +18,13 @@ use boxwork_runtime::feeding::{Back, Block, DeviceClass, DeviceError, Devices, F
 use boxwork_runtime::operator::Resource;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
-use boxwork_runtime::request::Submission;
 use boxwork_stores::kinds::{Kind as _, Texts};
 use boxwork_stores::object_store::Rows;
 use boxwork_stores::store::{SharedStore, Store};
 
 use super::bounds::run_block;
-use super::config;
 use super::support::{Arguments, Spread};
+use super::{config, seconds_of};
 
 /// Lanes of a pair and rows of a lane that are compared.
 const SIZES: [[usize; 2]; 12] = [
@@ -208,11 +206,7 @@ fn beside_slots(arguments: &Arguments, world: &World<'_>, matrix: &Path, score: 
         Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
     };
     let align = |prepared: &Arc<Prepared>| {
-        let begun = Instant::now();
-        let request = runtime.submit(prepared, &Submission::default());
-        let request = request.unwrap_or_else(|error| panic!("{error}"));
-        request.wait().result.unwrap_or_else(|error| panic!("{error}"));
-        (begun.elapsed().as_secs_f64(), fs::read(&out).expect("the file was written"))
+        (seconds_of(&runtime, prepared), fs::read(&out).expect("the file was written"))
     };
     let (on_device, on_slots) = (prepared(&format!("gpu:{}", world.device)), prepared("cpu"));
     let (first, wanted) = align(&on_slots);

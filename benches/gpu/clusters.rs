@@ -27,7 +27,7 @@ use boxwork_stores::store::{SharedStore, Store};
 use super::support::peer::Peer;
 use super::support::{Arguments, Spread, timeline, verdict};
 use super::vectors::{generator, store, tell_parts, write};
-use super::{config, several};
+use super::{config, seconds_of, several};
 
 /// Multiply-adds of halves in one clock and multiprocessor, by the matrix units of an H100.
 const OF_UNITS: f64 = 2048.0;
@@ -193,9 +193,7 @@ pub(super) fn run_kmeans(arguments: &Arguments, devices: &Arc<Devices>, device: 
     let place = format!("gpu:{device}");
     let (few, all) = (prepared(1, &place), prepared(iterations + 1, &place));
     let train = |prepared: &Arc<Prepared>| {
-        let request = world.runtime.submit(prepared, &Submission::default());
-        let request = request.unwrap_or_else(|error| panic!("{error}"));
-        request.wait().result.unwrap_or_else(|error| panic!("{error}"));
+        seconds_of(&world.runtime, prepared);
         std::mem::take(&mut *CENTROIDS.lock().unwrap_or_else(PoisonError::into_inner))
     };
     assert!(train(&prepared(2, &place)) == train(&prepared(2, "cpu")), "the device finds the same");

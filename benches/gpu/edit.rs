@@ -19,7 +19,6 @@ use boxwork_runtime::feeding::{Back, Block, Blocks, DeviceClass, DeviceError, De
 use boxwork_runtime::operator::{Outside, Resource};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
-use boxwork_runtime::request::Submission;
 use boxwork_stores::kinds::{Kind as _, Texts};
 use boxwork_stores::object_store::Rows;
 use boxwork_stores::space::SharedSpace;
@@ -27,8 +26,8 @@ use boxwork_stores::spaces::{self, DistanceOptions};
 use boxwork_stores::store::{SharedStore, Store};
 
 use super::bounds::run_block;
-use super::config;
 use super::support::{Arguments, Spread, verdict};
+use super::{config, seconds_of};
 
 /// Cells a second that an H100 is to reach with random pairs of 32 letters of DNA.
 const BAR: f64 = 2.5e13;
@@ -279,11 +278,7 @@ fn beside_slots(arguments: &Arguments, world: &World<'_>, count: usize, queries:
         Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
     };
     let search = |prepared: &Arc<Prepared>| {
-        let begun = Instant::now();
-        let request = runtime.submit(prepared, &Submission::default());
-        let request = request.unwrap_or_else(|error| panic!("{error}"));
-        request.wait().result.unwrap_or_else(|error| panic!("{error}"));
-        (begun.elapsed().as_secs_f64(), fs::read(&out).expect("the file was written"))
+        (seconds_of(&runtime, prepared), fs::read(&out).expect("the file was written"))
     };
     let (on_device, on_slots) = (prepared(&format!("gpu:{}", world.device)), prepared("cpu"));
     let wanted = search(&on_slots).1;

@@ -16,10 +16,9 @@ use boxwork_runtime::Runtime;
 use boxwork_runtime::feeding::{DeviceClass, Devices};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
-use boxwork_runtime::request::Submission;
 
-use super::config;
 use super::support::{Arguments, Side, Spread, run_rounds};
+use super::{config, seconds_of};
 
 const LETTERS: [char; 4] = ['A', 'C', 'G', 'T'];
 /// Bits of one of them.
@@ -103,13 +102,7 @@ fn by_pipeline(
         let prepared = Prepared::new(declaration, &catalog(), &values, &runtime.environment());
         Arc::new(prepared.unwrap_or_else(|error| panic!("{error}")))
     };
-    let seconds = |prepared: &Arc<Prepared>| {
-        let begun = Instant::now();
-        let request = runtime.submit(prepared, &Submission::default());
-        let request = request.unwrap_or_else(|error| panic!("{error}"));
-        request.wait().result.unwrap_or_else(|error| panic!("{error}"));
-        begun.elapsed().as_secs_f64()
-    };
+    let seconds = |prepared: &Arc<Prepared>| seconds_of(&runtime, prepared);
     let (there, here) = (prepared(&format!("gpu:{device}"), "there.csv"), prepared("cpu", "here.csv"));
     let (_, _) = (seconds(&there), seconds(&here));
     let read = |name: &str| fs::read_to_string(folder.join(name)).expect("the run has written it");

@@ -15,11 +15,11 @@ use boxwork_operators::device_kernels::{LeastMeasures, least_measures};
 use boxwork_runtime::feeding::{Back, Block, DeviceClass, DeviceError, Devices, Feed};
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
-use boxwork_runtime::request::Submission;
 
 use super::bounds::run_block;
 use super::clusters::World;
 use super::memory;
+use super::seconds_of;
 use super::support::{Arguments, Spread, verdict};
 
 const INDEX: &str = "boxwork: 1
@@ -59,9 +59,7 @@ pub(super) fn run(arguments: &Arguments, devices: &Arc<Devices>, device: usize) 
         world.prepared(&declaration.declaration, values)
     };
     let index = |prepared: &Arc<Prepared>| {
-        let request = world.runtime.submit(prepared, &Submission::default());
-        let request = request.unwrap_or_else(|error| panic!("{error}"));
-        request.wait().result.unwrap_or_else(|error| panic!("{error}"));
+        seconds_of(&world.runtime, prepared);
     };
     let (on_device, on_slots) = (prepared(&format!("gpu:{device}")), prepared("cpu"));
     index(&on_device);

@@ -104,13 +104,9 @@ fn parse(kind: &ParameterType, text: &str) -> Option<Value> {
                 return values.collect::<Option<_>>().map(Value::List);
             }
             // A text may have commas, a number has none.
-            let is_number = !matches!(
+            let is_number = matches!(
                 item,
-                ParameterType::Text
-                    | ParameterType::Path
-                    | ParameterType::Choice(_)
-                    | ParameterType::Device
-                    | ParameterType::Resource(_)
+                ParameterType::Integer { .. } | ParameterType::Number { .. } | ParameterType::Positive
             );
             if is_number && text.contains(',') {
                 let values = text.split(',').map(|entry| parse(item, entry));

@@ -29,7 +29,7 @@ const ROUNDS: usize = 3;
 const PRODUCTS: (usize, usize) = (4, 16);
 /// Rows from which on `auto` lets slots help: fewer are few blocks.
 const ROWS_MIN: usize = 2048;
-/// What slots must add to a device's rate for `auto`, as a part of it.
+/// The least part of a device's rate that slots must add for `auto` to take them.
 const GAIN_MIN: f64 = 0.05;
 
 /// Whether slots take part in the factor of a device.

@@ -7,7 +7,7 @@ use boxwork_kernels::distance::alignments::{self, CodedTexts, Numbers};
 use boxwork_kernels::distance::edits;
 use boxwork_kernels::pieces::Pieces;
 
-/// What devices compute.
+/// The distance or score that devices compute.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
     Levenshtein,

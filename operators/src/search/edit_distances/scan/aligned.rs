@@ -1,34 +1,17 @@
 //! Alignments of devices beside those of slots, with devices that fail.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow_array::{ArrayRef, StringArray, UInt32Array};
 use boxwork_kernels::chance::Random;
 use boxwork_runtime::feeding::Options;
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
-use boxwork_runtime::harness::Harness;
-use boxwork_runtime::operator::{Flow, Operator};
 use boxwork_stores::kinds::{Kind as _, Texts};
 use boxwork_stores::object_store::Rows;
 use boxwork_stores::spaces::{Alignment, EditConstants};
 use boxwork_stores::store::Store;
-use boxwork_stores::testing;
 
-use super::super::{EDIT_DISTANCES, QUERIES};
+use super::tests::run;
 use super::*;
-use crate::devices::stage::DeviceStage;
-
-/// The operator, which says how many numbers devices have found.
-struct Counted(DeviceStage<EditScan>, Arc<AtomicU64>);
-
-impl Operator for Counted {
-    fn process(&mut self, cx: &mut Context<'_>) -> Result<Flow, BoxError> {
-        let flow = self.0.process(cx)?;
-        self.1.store(self.0.task_mut().of_devices, Ordering::Relaxed);
-        Ok(flow)
-    }
-}
 
 #[derive(Clone)]
 struct Case {
@@ -58,6 +41,7 @@ fn case(name: &str, costs: [u32; 3], range: f64) -> Case {
     Case { alignment, store: store(3000), queries: queries.map(str::to_owned).into(), range }
 }
 
+/// Rows, and the numbers that devices have found.
 type Found = (Vec<(u32, u64, f64)>, u64);
 
 fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
@@ -68,20 +52,8 @@ fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
         ..OnDevices::new(Arc::new(Shared::new(&case.store, true)), wanted(), devices, false)
     });
     let task = EditScan::new(space, (None, case.range), 1, None, (on_devices, LongDevices::none()));
-    let of_devices = Arc::new(AtomicU64::new(0));
-    let operator = Counted(DeviceStage::new(task, SIZES, devices), Arc::clone(&of_devices));
-    let mut harness = Harness::of(&EDIT_DISTANCES, Box::new(operator));
-    harness.room(2);
-    let objects: ArrayRef = Arc::new(StringArray::from(case.queries.clone()));
-    let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..case.queries.len() as u32));
-    let columns = [("query", numbers), ("name", Arc::clone(&objects)), ("object", objects)];
-    harness.give(QUERIES, Envelope::from_columns(columns).unwrap());
-    let mut found = Vec::new();
-    while !harness.is_done() {
-        harness.run().unwrap();
-        found.extend(testing::distance_rows(&harness.taken(DISTANCES)));
-    }
-    (found, of_devices.load(Ordering::Relaxed))
+    let (found, of_devices, _) = run(task, devices, &case.queries);
+    (found, of_devices)
 }
 
 /// Compares the rows on devices with these faults with those of slots. Returns the calls of the driver, and the numbers that devices

@@ -72,7 +72,7 @@ fn case(count: usize, queries: usize) -> Case {
 }
 
 /// Rows, distances that devices have found, and notes.
-type Found = (Vec<(u32, u64, f64)>, u64, Vec<String>);
+pub(super) type Found = (Vec<(u32, u64, f64)>, u64, Vec<String>);
 
 fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
     let on_devices = devices.clone().map(|devices| OnDevices {
@@ -86,25 +86,35 @@ fn rows(case: &Case, devices: Option<(Arc<Devices>, Arc<[usize]>)>) -> Found {
     });
     let long = devices.clone().map_or_else(LongDevices::none, LongDevices::picked);
     let task = EditScan::new(Arc::clone(&case.space), (case.k, case.range), 1, None, (on_devices, long));
+    let (mut found, of_devices, notes) = run(task, devices, &case.queries);
+    if let Some(k) = case.k {
+        // As a `top_k` would leave them.
+        found.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)).then(a.1.cmp(&b.1)));
+        found =
+            found.chunk_by(|a, b| a.0 == b.0).flat_map(|rows| &rows[..k.min(rows.len())]).copied().collect();
+    }
+    (found, of_devices, notes)
+}
+
+/// The rows of some queries, as a scan finds them.
+pub(super) fn run(
+    task: EditScan,
+    devices: Option<(Arc<Devices>, Arc<[usize]>)>,
+    queries: &[String],
+) -> Found {
     let of_devices = Arc::new(AtomicU64::new(0));
     let operator =
         Counted { operator: DeviceStage::new(task, SIZES, devices), of_devices: Arc::clone(&of_devices) };
     let mut harness = Harness::of(&EDIT_DISTANCES, Box::new(operator));
     harness.room(2);
-    let objects: ArrayRef = Arc::new(StringArray::from(case.queries.clone()));
-    let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..case.queries.len() as u32));
+    let objects: ArrayRef = Arc::new(StringArray::from(queries.to_vec()));
+    let numbers: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..queries.len() as u32));
     let columns = [("query", numbers), ("name", Arc::clone(&objects)), ("object", objects)];
     harness.give(QUERIES, Envelope::from_columns(columns).unwrap());
     let mut found = Vec::new();
     while !harness.is_done() {
         harness.run().unwrap();
         found.extend(testing::distance_rows(&harness.taken(DISTANCES)));
-    }
-    if let Some(k) = case.k {
-        // As a `top_k` would leave them.
-        found.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)).then(a.1.cmp(&b.1)));
-        found =
-            found.chunk_by(|a, b| a.0 == b.0).flat_map(|rows| &rows[..k.min(rows.len())]).copied().collect();
     }
     (found, of_devices.load(Ordering::Relaxed), harness.notes().to_vec())
 }
