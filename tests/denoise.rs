@@ -151,6 +151,54 @@ fn wrong_input_gets_an_error_that_says_what_to_do() {
     assert!(!at.join("q").exists() && !at.join("p/clean").exists());
 }
 
+/// A scene without any patch that is similar to another one, with noise of its own in each frame.
+fn frame(sigma: f64, nth: u64) -> RgbImage {
+    let (mut scene, mut random) = (Random::mixed(7), Random::mixed(100 + nth));
+    RgbImage::from_fn(60, 40, |_, _| {
+        let level = 128.0 + 40.0 * scene.normal();
+        Rgb([0, 1, 2].map(|_| (level + sigma * random.normal()).clamp(0.0, 255.0) as u8))
+    })
+}
+
+#[test]
+fn frames_of_a_video_help_each_other_with_the_same_bytes_for_any_number_of_workers() {
+    let folder = folder();
+    let at = folder.path();
+    let names = ["1.png", "2.png", "3.png"];
+    for (nth, name) in names.iter().enumerate() {
+        save(at, frame(25.0, nth as u64), &format!("p/x/{name}"));
+    }
+    let denoised = |out: &str, workers: &str, frames: &str| {
+        ok(at, &["denoise", "p", "--out", out, "--sigma", "25", "--frames", frames, "--workers", workers]);
+        names.map(|name| fs::read(at.join(out).join("x").join(name)).expect("a picture"))
+    };
+    let one = denoised("q1", "1", "2");
+    assert!(
+        one == denoised("q2", "2", "2") && one == denoised("q7", "7", "2"),
+        "the number of workers shows"
+    );
+    let alone = denoised("r", "2", "0");
+    ok(at, &["denoise", "p", "--out", "s", "--sigma", "25"]);
+    assert!(alone[1] == fs::read(at.join("s/x/2.png")).expect("a picture"), "no frames by default");
+    let clean = frame(0.0, 1);
+    let error =
+        |content: &[u8]| difference(&clean, &image::load_from_memory(content).expect("an image").into_rgb8());
+    assert!(error(&one[1]) * 1.2 < error(&alone[1]), "{} and {}", error(&one[1]), error(&alone[1]));
+
+    fs::write(at.join("p/x/2a.png"), &one[0][..one[0].len() / 2]).expect("a file");
+    let damaged = ["denoise", "p", "--out", "d", "--sigma", "25", "--frames", "2"];
+    assert!(fails(at, &damaged, 1).contains("p/x/2a.png"));
+    let around = names.map(|name| fs::read(at.join("d/x").join(name)).expect("a picture"));
+    assert!(around == one, "a damaged frame counts as none");
+    fs::remove_file(at.join("p/x/2a.png")).expect("a file");
+    save(at, picture(61, 40, 25.0, 1), "p/x/4.png");
+    let said = fails(at, &["denoise", "p", "--out", "t", "--frames", "1"], 3);
+    assert!(said.contains("x/4.png has 61 by 40 pixels") && said.contains("one size and depth"), "{said}");
+    assert!(fails(at, &["denoise", "p", "--out", "u", "--frames", "9"], 2).contains("0..=8"));
+    let said = fails(at, &["denoise", "p", "--out", "u", "--frames", "1", "--device", "gpu"], 3);
+    assert!(said.contains("devices denoise no videos") && !at.join("u").exists(), "{said}");
+}
+
 #[test]
 fn an_evaluation_measures_what_is_gained() {
     let folder = folder();

@@ -17,21 +17,26 @@ mod sigma;
 mod extents;
 mod aggregation;
 mod matching;
+mod prediction;
 mod variance;
 mod filter;
 mod progress;
 mod phases;
 mod strip;
+mod video;
 pub mod device;
 mod reference;
 mod comparison;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod video_tests;
 
 pub use comparison::{psnr, ssim};
 pub use extents::Extents;
 pub use parameters::{Colour, Parameters, ParametersError, Phase, Profile, StackTransform, Transform};
 pub use picture::{Picture, PictureError, Samples};
-pub use reference::reference;
+pub use reference::{reference, reference_video};
 pub use sigma::estimate;
 pub use strip::Denoiser;
+pub use video::{FRAMES_MAX, Video};

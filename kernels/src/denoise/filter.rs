@@ -179,7 +179,12 @@ fn add_estimates<L: Lanes, const P: usize, const R: usize>(
             weights[i][j] = rounded(part * WEIGHT_UNITS as f32);
         }
     }
+    let rows = sums.top..sums.bottom();
     for (patch, (y, x)) in stack.iter().zip(&matches.places) {
+        // Patches of other frames only help the stack.
+        if !rows.contains(&(*y as usize)) {
+            continue;
+        }
         let estimate = two_dimensional(lanes, &tables.inverse, &tables.inverse_columns, patch);
         let from = (*y as usize - sums.top) * sums.width + *x as usize;
         for i in 0..P {

@@ -44,6 +44,11 @@ pub(crate) fn pixel(level: f32) -> f32 {
 }
 
 impl Pixels {
+    /// Pixels of a row of the plane.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
     /// The pixels of a plane of rows of `width`, for the search of a phase.
     pub fn new(plane: &[f32], width: usize, phase: &Phase) -> Self {
         let (height, margin, step) = (plane.len() / width, phase.half_window, phase.step);
@@ -94,8 +99,7 @@ pub(crate) struct Matches {
     pub places: Vec<(u32, u32)>,
 }
 
-/// The matches of reference patches with their corners in rows `ys` and columns `xs`, which grow by the step, the last one by
-/// less; at most [`ROWS`] rows. By rows.
+/// The matches of reference patches with their corners in rows `ys` and columns `xs`, by rows. As for [`search`].
 pub(crate) fn matches(
     path: CodePath,
     pixels: &Pixels,
@@ -104,17 +108,31 @@ pub(crate) fn matches(
     phase: &Phase,
     displacements: &[(i32, i32)],
 ) -> Vec<Vec<Matches>> {
+    search(path, pixels, ys, xs, phase, displacements, &|best, y, x| best.matches(y, x, displacements))
+}
+
+/// By rows: what `make` makes of the best matches of a reference patch, its row and its column. The corners are in rows `ys` and
+/// columns `xs`, which grow by the step, the last one by less.
+pub(crate) fn search<T>(
+    path: CodePath,
+    pixels: &Pixels,
+    ys: &[usize],
+    xs: &[usize],
+    phase: &Phase,
+    displacements: &[(i32, i32)],
+    make: &dyn Fn(&Best, usize, usize) -> T,
+) -> Vec<Vec<T>> {
     let mut found = Vec::with_capacity(ys.len());
     for rows in ys.chunk_by(|a, b| a + phase.step == *b).flat_map(|rows| rows.chunks(ROWS)) {
-        let mut of_rows = vec![Vec::with_capacity(xs.len()); rows.len()];
+        let mut of_rows: Vec<Vec<T>> = rows.iter().map(|_| Vec::with_capacity(xs.len())).collect();
         let most = WIDTH - phase.patch / phase.step;
         for columns in xs.chunk_by(|a, b| a + phase.step == *b).flat_map(|columns| columns.chunks(most)) {
             let tile = Tile { pixels, rows, columns, phase, displacements };
             // Constants for the default profile, so that its loops are unrolled.
             match (phase.patch, phase.step) {
-                (8, 3) => lanes::run(path, Search::<8, 3, 3>(&tile, &mut of_rows)),
-                (8, _) => lanes::run(path, Search::<8, 0, STEP_MAX>(&tile, &mut of_rows)),
-                _ => lanes::run(path, Search::<11, 0, STEP_MAX>(&tile, &mut of_rows)),
+                (8, 3) => lanes::run(path, Search::<T, 8, 3, 3>(&tile, &mut of_rows, make)),
+                (8, _) => lanes::run(path, Search::<T, 8, 0, STEP_MAX>(&tile, &mut of_rows, make)),
+                _ => lanes::run(path, Search::<T, 11, 0, STEP_MAX>(&tile, &mut of_rows, make)),
             }
         }
         found.extend(of_rows);
@@ -143,7 +161,7 @@ impl Tile<'_> {
 
 /// The best matches of a reference patch so far, as keys of difference and rank.
 #[derive(Clone)]
-struct Best {
+pub(crate) struct Best {
     keys: [u64; STACK_MAX],
     stack: usize,
 }
@@ -157,37 +175,55 @@ impl Best {
         if key >= self.keys[last] {
             return limit;
         }
-        let mut place = last;
-        while place > 0 && self.keys[place - 1] > key {
-            self.keys[place] = self.keys[place - 1];
-            place -= 1;
-        }
-        self.keys[place] = key;
+        insert(&mut self.keys[..self.stack], key);
         let worst = self.keys[last];
         if worst == u64::MAX { limit } else { (worst >> RANK_BITS) as f32 - 1.0 }
     }
 
+    /// The difference and the rank of each match, the best first.
+    pub fn found(&self) -> impl Iterator<Item = (u64, usize)> {
+        let known = self.keys[..self.stack].iter().take_while(|key| **key != u64::MAX);
+        known.map(|key| (key >> RANK_BITS, (key & ((1 << RANK_BITS) - 1)) as usize))
+    }
+
     fn matches(&self, y: usize, x: usize, displacements: &[(i32, i32)]) -> Matches {
-        let found = self.keys[..self.stack].iter().take_while(|key| **key != u64::MAX).count();
         // The patch itself differs by nothing and has rank 0.
-        let kept = 1 << found.max(1).ilog2();
-        let place = |key: &u64| {
-            let (dy, dx) = displacements[(key & ((1 << RANK_BITS) - 1)) as usize];
+        let kept = 1 << self.found().count().max(1).ilog2();
+        let place = |(_, rank): (u64, usize)| {
+            let (dy, dx) = displacements[rank];
             ((y as i32 + dy) as u32, (x as i32 + dx) as u32)
         };
-        Matches { places: self.keys[..kept].iter().map(place).collect() }
+        Matches { places: self.found().take(kept).map(place).collect() }
     }
 }
 
-/// The search of a tile with patches of `P` by `P` pixels and a step of `S`, or of the phase's for 0; `M` is at least the step.
-struct Search<'a, const P: usize, const S: usize, const M: usize>(&'a Tile<'a>, &'a mut [Vec<Matches>]);
+/// Inserts a key into sorted ones, of which the last one leaves; a larger key is left out.
+#[inline(always)]
+pub(crate) fn insert(keys: &mut [u64], key: u64) {
+    let mut place = keys.len() - 1;
+    if key >= keys[place] {
+        return;
+    }
+    while place > 0 && keys[place - 1] > key {
+        keys[place] = keys[place - 1];
+        place -= 1;
+    }
+    keys[place] = key;
+}
 
-impl<const P: usize, const S: usize, const M: usize> Work for Search<'_, P, S, M> {
+/// The search of a tile with patches of `P` by `P` pixels and a step of `S`, or of the phase's for 0; `M` is at least the step.
+struct Search<'a, T, const P: usize, const S: usize, const M: usize>(
+    &'a Tile<'a>,
+    &'a mut [Vec<T>],
+    &'a dyn Fn(&Best, usize, usize) -> T,
+);
+
+impl<T, const P: usize, const S: usize, const M: usize> Work for Search<'_, T, P, S, M> {
     type Done = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self(tile, found) = self;
+        let Self(tile, found, make) = self;
         let (pixels, columns) = (tile.pixels, tile.columns);
         let step = if S == 0 { pixels.step } else { S };
         let (left, half) = (columns[0] as isize, tile.phase.half_window as i32);
@@ -232,7 +268,7 @@ impl<const P: usize, const S: usize, const M: usize> Work for Search<'_, P, S, M
         }
         for ((found, y), best) in found.iter_mut().zip(tile.rows).zip(best.chunks(columns.len())) {
             let of_row = best.iter().zip(columns);
-            found.extend(of_row.map(|(best, x)| best.matches(*y, *x, tile.displacements)));
+            found.extend(of_row.map(|(best, x)| make(best, *y, *x)));
         }
     }
 }

@@ -10,6 +10,7 @@ use super::filter::{self, Filter, Plane, Rule};
 use super::matching::{Pixels, ROWS, displacements, matches};
 use super::parameters::{Colour, Parameters, ParametersError, Phase};
 use super::picture::Picture;
+use super::prediction::{self, Around};
 use super::progress::{Progress, patch_work};
 use crate::CodePath;
 use crate::pieces::{Pieces, collect};
@@ -60,7 +61,24 @@ pub(crate) struct Task<'a> {
     pub rows: Range<usize>,
     /// Rows of the whole picture.
     pub height: usize,
+    /// The frames of a video that the planes are of, below each other, if the picture is one of them.
+    pub around: Option<&'a Around<'a>>,
     pub progress: &'a Progress<'a>,
+}
+
+impl Task<'_> {
+    /// The row of the planes that is the picture's first one, if the planes began at row 0.
+    fn base(&self) -> usize {
+        self.around.map_or(0, |around| around.own)
+    }
+
+    /// The part of the planes that reference patches are of, by rows.
+    fn own(&self) -> Range<usize> {
+        match self.around {
+            Some(around) => around.own..around.own + self.height,
+            None => self.model.top..self.model.top + self.model.planes[0].len() / self.model.width,
+        }
+    }
 }
 
 /// The phases of some settings, with their tables.
@@ -96,13 +114,15 @@ impl Phases {
 
     /// Does a task; nothing if `pieces` was cancelled.
     pub fn run(&self, task: &Task<'_>, pieces: &mut Pieces<'_>) -> Option<Rows> {
-        let Task { stage, noisy, model, rules, ref rows, height, progress } = *task;
-        let width = noisy.width;
+        let Task { stage, noisy, model, rules, ref rows, height, progress, .. } = *task;
+        let (width, base, own) = (noisy.width, task.base(), task.own());
         let columns = grid(width, &stage.phase);
         let references = references(&stage.phase, rows, height);
-        let matched = |plane: usize| Pixels::new(&model.planes[plane], width, &stage.phase);
+        let own = (own.start - model.top) * width..(own.end - model.top) * width;
+        let matched = |plane: usize| Pixels::new(&model.planes[plane][own.clone()], width, &stage.phase);
         let alone = self.parameters.colour == Colour::Apart;
         let pixels: Vec<Pixels> = (0..if alone { rules.len() } else { 1 }).map(matched).collect();
+        let rows = base + rows.start..base + rows.end;
         let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(rows.start, rows.len(), width)).collect();
         let bands: Vec<&[usize]> = references.chunks(BAND).collect();
         for group in bands.chunks(BANDS) {
@@ -122,12 +142,12 @@ impl Phases {
     /// The sums of the stacks of some rows of reference patches, by plane.
     fn band(&self, task: &Task<'_>, band: &[usize], columns: &[usize], pixels: &[Pixels]) -> Vec<Sums> {
         let Task { stage, noisy, model, rules, height, .. } = *task;
-        let width = noisy.width;
+        let (width, base, own) = (noisy.width, task.base(), task.own().start);
         let skipped = (model.top - noisy.top) * width;
         let top = band[0].saturating_sub(stage.phase.half_window);
         let bottom = height.min(band[band.len() - 1] + reach(&stage.phase));
-        let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(top, bottom - top, width)).collect();
-        let rows: Vec<usize> = band.iter().map(|y| y - model.top).collect();
+        let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(base + top, bottom - top, width)).collect();
+        let rows: Vec<usize> = band.iter().map(|y| base + y - own).collect();
         let each = sums.iter_mut().zip(rules).zip(noisy.planes.iter().zip(&model.planes));
         let mut planes: Vec<Plane<'_>> = each
             .map(|((sums, rule), (noisy, model))| Plane {
@@ -139,11 +159,16 @@ impl Phases {
             .collect();
         // Stacks of one plane, or those that all planes share.
         let sharing = planes.len() / pixels.len();
-        for (pixels, planes) in pixels.iter().zip(planes.chunks_mut(sharing)) {
+        for (plane, (pixels, planes)) in pixels.iter().zip(planes.chunks_mut(sharing)).enumerate() {
             let (phase, displacements) = (&stage.phase, &stage.displacements);
-            let mut stacks = matches(self.path, pixels, &rows, columns, phase, displacements).concat();
-            let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
-            places.for_each(|place| place.0 += model.top as u32);
+            let stacks = if let Some(around) = task.around {
+                prediction::matches(self.path, pixels, &rows, columns, phase, displacements, (around, plane))
+            } else {
+                let mut stacks = matches(self.path, pixels, &rows, columns, phase, displacements).concat();
+                let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
+                places.for_each(|place| place.0 += own as u32);
+                stacks
+            };
             stage.filter.add(self.path, filter::Rows { top: model.top, width }, planes, &stacks);
         }
         sums

@@ -4,10 +4,11 @@ use super::extents::grid;
 use super::matching::{difference_max, displacements, pixel};
 use super::parameters::{Colour, Parameters, Phase, StackTransform, Transform};
 use super::picture::Picture;
+use super::prediction::{FOLLOWED, HALF};
 use super::transform::{Matrix, forward, inverse, kaiser};
 use super::variance::VARIANCE_MIN;
 
-/// A plane in f64, row by row.
+/// A plane of all frames in f64, row by row, one frame below the other.
 struct Plane {
     width: usize,
     values: Vec<f64>,
@@ -19,74 +20,109 @@ impl Plane {
     }
 }
 
+/// The frames of a video; a picture is one frame.
+struct Clip {
+    count: usize,
+    /// Rows of a frame.
+    height: usize,
+    /// Frames on each side whose patches stacks may have.
+    frames: usize,
+}
+
 /// A picture without its noise, as [`super::Denoiser`] computes it, in f64 and slowly.
 ///
 /// # Panics
 /// If the parameters do not pass their check.
 pub fn reference(picture: &Picture, parameters: &Parameters, sigma: f64) -> Picture {
-    parameters.check().expect("settings that fit");
-    let patch = parameters.first.patch.max(parameters.second.map_or(0, |second| second.patch));
-    let (width, height) = (picture.width().max(patch), picture.height().max(patch));
-    let planes = picture.planes(0..height, patch, parameters.colour);
-    let wide = |plane: &Vec<f32>| Plane { width, values: plane.iter().map(|x| f64::from(*x)).collect() };
-    let noisy: Vec<Plane> = planes.iter().map(wide).collect();
-    let deviations: Vec<f64> =
-        picture.deviations(parameters.colour).iter().map(|factor| factor * sigma).collect();
-    let mut done = phase(&parameters.first, parameters, &noisy, None, &deviations);
-    if let Some(second) = &parameters.second {
-        done = phase(second, parameters, &noisy, Some(&done), &deviations);
-    }
-    let mut result = picture.clone();
-    let narrow = |plane: &Plane| plane.values.iter().map(|x| *x as f32).collect();
-    let planes: Vec<Vec<f32>> = done.iter().map(narrow).collect();
-    result.put(0..height, &planes, width, parameters.colour);
-    result
+    reference_video(std::slice::from_ref(picture), parameters, sigma, 0).remove(0)
 }
 
-/// One phase; with a model, Wiener's rule.
+/// The frames of a video without their noise, as [`super::Video`] computes them, in f64 and slowly.
+///
+/// # Panics
+/// If the parameters do not pass their check, there are no frames, or their sizes differ.
+pub fn reference_video(
+    pictures: &[Picture],
+    parameters: &Parameters,
+    sigma: f64,
+    frames: usize,
+) -> Vec<Picture> {
+    parameters.check().expect("settings that fit");
+    let patch = parameters.first.patch.max(parameters.second.map_or(0, |second| second.patch));
+    let (width, height) = (pictures[0].width().max(patch), pictures[0].height().max(patch));
+    let clip = Clip { count: pictures.len(), height, frames };
+    let mut noisy: Vec<Plane> =
+        (0..pictures[0].colours()).map(|_| Plane { width, values: Vec::new() }).collect();
+    for picture in pictures {
+        for (noisy, plane) in noisy.iter_mut().zip(picture.planes(0..height, patch, parameters.colour)) {
+            noisy.values.extend(plane.into_iter().map(f64::from));
+        }
+    }
+    assert_eq!(noisy[0].values.len(), clip.count * height * width, "frames have one size");
+    let deviations: Vec<f64> =
+        pictures[0].deviations(parameters.colour).iter().map(|factor| factor * sigma).collect();
+    let mut done = phase(&parameters.first, parameters, &clip, &noisy, None, &deviations);
+    if let Some(second) = &parameters.second {
+        done = phase(second, parameters, &clip, &noisy, Some(&done), &deviations);
+    }
+    let result = |(frame, picture): (usize, &Picture)| {
+        let mut result = picture.clone();
+        let narrow = |plane: &Plane| {
+            let values = &plane.values[frame * height * width..][..height * width];
+            values.iter().map(|x| *x as f32).collect()
+        };
+        let planes: Vec<Vec<f32>> = done.iter().map(narrow).collect();
+        result.put(0..height, &planes, width, parameters.colour);
+        result
+    };
+    pictures.iter().enumerate().map(result).collect()
+}
+
+/// One phase of all frames; with a model, Wiener's rule.
 fn phase(
     phase: &Phase,
     parameters: &Parameters,
+    clip: &Clip,
     noisy: &[Plane],
     model: Option<&[Plane]>,
     deviations: &[f64],
 ) -> Vec<Plane> {
     let width = noisy[0].width;
-    let height = noisy[0].values.len() / width;
     let (there, window) = (forward(phase.transform, phase.patch), kaiser(phase.patch, phase.beta));
     let back = inverse(&there);
     let result = |plane: usize| {
         let guide = &model.unwrap_or(noisy)[if parameters.colour == Colour::Together { 0 } else { plane }];
         let pixels: Vec<i64> = guide.values.iter().map(|x| pixel(*x as f32) as i64).collect();
-        let (mut estimates, mut weights) = (vec![0.0; width * height], vec![0.0; width * height]);
-        for y in grid(height, phase) {
-            for x in grid(width, phase) {
-                let places = similar(&pixels, width, (y, x), phase);
-                let spectrum = |plane: &Plane| {
-                    let patches =
-                        places.iter().map(|place| sandwich(&there, &plane.patch(*place, phase.patch)));
-                    along(parameters.along, patches.collect(), false)
-                };
-                let noise = match parameters.along {
-                    StackTransform::Haar => stack_variances(&there, &places),
-                    _ => vec![vec![vec![1.0; phase.patch]; phase.patch]; places.len()],
-                };
-                let mut stack = spectrum(&noisy[plane]);
-                let weight = match model {
-                    None => threshold(&mut stack, &noise, parameters.lambda * deviations[plane]),
-                    Some(model) => {
-                        let variance = parameters.mu * deviations[plane] * deviations[plane];
-                        wiener(&mut stack, &spectrum(&model[plane]), &noise, variance)
-                    }
-                };
-                for ((top, left), patch) in places.iter().zip(along(parameters.along, stack, true)) {
-                    let estimate = sandwich(&back, &patch);
-                    for (i, row) in estimate.iter().enumerate() {
-                        for (j, value) in row.iter().enumerate() {
-                            let at = (top + i) * width + left + j;
-                            estimates[at] += weight * window[i][j] * value;
-                            weights[at] += weight * window[i][j];
-                        }
+        let (mut estimates, mut weights) = (vec![0.0; pixels.len()], vec![0.0; pixels.len()]);
+        for (frame, place) in clip.references(width, phase) {
+            let places = clip.similar(&pixels, width, frame, place, phase);
+            let spectrum = |plane: &Plane| {
+                let patches = places.iter().map(|place| sandwich(&there, &plane.patch(*place, phase.patch)));
+                along(parameters.along, patches.collect(), false)
+            };
+            let noise = match parameters.along {
+                StackTransform::Haar => stack_variances(&there, &places),
+                _ => vec![vec![vec![1.0; phase.patch]; phase.patch]; places.len()],
+            };
+            let mut stack = spectrum(&noisy[plane]);
+            let weight = match model {
+                None => threshold(&mut stack, &noise, parameters.lambda * deviations[plane]),
+                Some(model) => {
+                    let variance = parameters.mu * deviations[plane] * deviations[plane];
+                    wiener(&mut stack, &spectrum(&model[plane]), &noise, variance)
+                }
+            };
+            for ((top, left), patch) in places.iter().zip(along(parameters.along, stack, true)) {
+                // Stacks of a frame give estimates for this frame.
+                if top / clip.height != frame {
+                    continue;
+                }
+                let estimate = sandwich(&back, &patch);
+                for (i, row) in estimate.iter().enumerate() {
+                    for (j, value) in row.iter().enumerate() {
+                        let at = (top + i) * width + left + j;
+                        estimates[at] += weight * window[i][j] * value;
+                        weights[at] += weight * window[i][j];
                     }
                 }
             }
@@ -97,13 +133,107 @@ fn phase(
     (0..noisy.len()).map(result).collect()
 }
 
-/// The patches that are similar to one, itself first: a power of two of them.
-pub(crate) fn similar(
+/// A patch that is similar to a reference patch.
+#[derive(Clone, Copy)]
+struct Candidate {
+    difference: i64,
+    /// Frames away, and whether to an earlier one.
+    away: usize,
+    is_earlier: bool,
+    /// Its row and column within its frame, and those of the reference patch.
+    place: (usize, usize),
+    from: (usize, usize),
+}
+
+impl Candidate {
+    /// The order of candidates.
+    fn rank(&self) -> (i64, usize, usize, usize, usize, usize, bool) {
+        let ((y, x), from) = (self.place, self.from);
+        (self.difference, self.away, y.abs_diff(from.0), x.abs_diff(from.1), y, x, self.is_earlier)
+    }
+}
+
+impl Clip {
+    /// The frames and corners of all reference patches.
+    fn references(&self, width: usize, phase: &Phase) -> Vec<(usize, (usize, usize))> {
+        let mut all = Vec::new();
+        for frame in 0..self.count {
+            for y in grid(self.height, phase) {
+                all.extend(grid(width, phase).into_iter().map(|x| (frame, (y, x))));
+            }
+        }
+        all
+    }
+
+    /// The patches of all frames that are similar to one, itself first: a power of two of them, by their places in planes.
+    fn similar(
+        &self,
+        pixels: &[i64],
+        width: usize,
+        frame: usize,
+        from: (usize, usize),
+        phase: &Phase,
+    ) -> Vec<(usize, usize)> {
+        let size = self.height * width;
+        let of_frame = |frame: usize| &pixels[frame * size..][..size];
+        let own = of_frame(frame);
+        let mut found: Vec<Candidate> = (nearest(own, width, from, phase).into_iter())
+            .map(|(difference, place)| Candidate { difference, away: 0, is_earlier: false, place, from })
+            .collect();
+        let first: Vec<_> = found.iter().take(FOLLOWED).map(|candidate| candidate.place).collect();
+        for is_earlier in [false, true] {
+            let mut followed = first.clone();
+            for away in 1..=self.frames {
+                let other = if is_earlier { frame.checked_sub(away) } else { Some(frame + away) };
+                let Some(other) = other.filter(|other| *other < self.count) else { break };
+                let mut candidates = Vec::new();
+                for (y, x) in all_places(self.height, width, phase) {
+                    let is_near =
+                        |(top, left): &(usize, usize)| y.abs_diff(*top) <= HALF && x.abs_diff(*left) <= HALF;
+                    if !followed.iter().any(is_near) {
+                        continue;
+                    }
+                    let difference = difference((own, from), (of_frame(other), (y, x)), width, phase.patch);
+                    if difference <= i64::from(difference_max(phase)) {
+                        candidates.push(Candidate { difference, away, is_earlier, place: (y, x), from });
+                    }
+                }
+                candidates.sort_by_key(Candidate::rank);
+                followed = candidates.iter().take(FOLLOWED).map(|candidate| candidate.place).collect();
+                found.extend(candidates);
+            }
+        }
+        found.sort_by_key(Candidate::rank);
+        found.truncate(phase.stack);
+        found.truncate(1 << found.len().ilog2());
+        let top = |candidate: &Candidate| {
+            let other = if candidate.is_earlier { frame - candidate.away } else { frame + candidate.away };
+            (other * self.height + candidate.place.0, candidate.place.1)
+        };
+        found.iter().map(top).collect()
+    }
+}
+
+/// The corners of all patches of a frame.
+fn all_places(height: usize, width: usize, phase: &Phase) -> impl Iterator<Item = (usize, usize)> {
+    let (bottom, right) = (height - phase.patch, width - phase.patch);
+    (0..=bottom).flat_map(move |y| (0..=right).map(move |x| (y, x)))
+}
+
+/// The sum of squared differences of two patches.
+fn difference(a: (&[i64], (usize, usize)), b: (&[i64], (usize, usize)), width: usize, size: usize) -> i64 {
+    let at = |(pixels, (y, x)): (&[i64], (usize, usize)), i: usize, j: usize| pixels[(y + i) * width + x + j];
+    let places = (0..size).flat_map(|i| (0..size).map(move |j| (i, j)));
+    places.map(|(i, j)| (at(a, i, j) - at(b, i, j)).pow(2)).sum()
+}
+
+/// The differences and places of the patches of a window that are nearest to one, itself first.
+fn nearest(
     pixels: &[i64],
     width: usize,
     (y, x): (usize, usize),
     phase: &Phase,
-) -> Vec<(usize, usize)> {
+) -> Vec<(i64, (usize, usize))> {
     let (height, size) = (pixels.len() / width, phase.patch);
     let mut found = Vec::new();
     for (rank, (dy, dx)) in displacements(phase.half_window).into_iter().enumerate() {
@@ -114,20 +244,26 @@ pub(crate) fn similar(
         if top + size > height || left + size > width {
             continue;
         }
-        let square = |i: usize, j: usize| {
-            let difference = pixels[(y + i) * width + x + j] - pixels[(top + i) * width + left + j];
-            difference * difference
-        };
-        let difference: i64 =
-            (0..size).flat_map(|i| (0..size).map(move |j| (i, j))).map(|(i, j)| square(i, j)).sum();
+        let difference = difference((pixels, (y, x)), (pixels, (top, left)), width, size);
         if difference <= i64::from(difference_max(phase)) {
             found.push((difference, rank, (top, left)));
         }
     }
     found.sort_unstable();
     found.truncate(phase.stack);
-    found.truncate(1 << found.len().ilog2());
-    found.into_iter().map(|(_, _, place)| place).collect()
+    found.into_iter().map(|(difference, _, place)| (difference, place)).collect()
+}
+
+/// The patches of a picture that are similar to one, itself first: a power of two of them.
+#[cfg(test)]
+pub(crate) fn similar(
+    pixels: &[i64],
+    width: usize,
+    place: (usize, usize),
+    phase: &Phase,
+) -> Vec<(usize, usize)> {
+    let clip = Clip { count: 1, height: pixels.len() / width, frames: 0 };
+    clip.similar(pixels, width, 0, place, phase)
 }
 
 /// A matrix times a patch times the matrix transposed.

@@ -110,6 +110,7 @@ impl Denoiser {
             rules: &limits,
             rows: basic,
             height,
+            around: None,
             progress,
         };
         let basic = phases.run(&first, pieces)?;

@@ -1,4 +1,4 @@
-//! `denoise`: pictures without their noise, by BM3D, on slots or on devices.
+//! `denoise`: pictures without their noise, by BM3D, on slots or on devices; or the frames of a video, on slots.
 //!
 //! Invariant: a picture's result has the same bits for any number of slots, on every code path, and on devices that round as IEEE 754 says.
 //!
@@ -7,15 +7,21 @@
 
 mod block;
 mod task;
+mod video;
 #[cfg(test)]
 mod tests;
 
-use boxwork_kernels::denoise::{Colour, Parameters, Profile, StackTransform, Transform, estimate};
+use boxwork_kernels::CodePath;
+use boxwork_kernels::denoise::{
+    Colour, FRAMES_MAX, Parameters, Profile, StackTransform, Transform, estimate,
+};
 use boxwork_runtime::feeding::LazyDevices;
+use boxwork_runtime::inside::Inside;
 use boxwork_runtime::operator::{Bind, BoxError, In, Kind, Operator, OperatorSpec, Out};
-use boxwork_runtime::parameter::{Arguments, Default, Parameter, ParameterType};
+use boxwork_runtime::parameter::{Arguments, Default, DeviceChoice, Parameter, ParameterType, Value};
 
 use self::task::stage;
+use self::video::Frames;
 use crate::columns;
 use crate::devices::code_path;
 use crate::pictures::row::Row;
@@ -36,6 +42,10 @@ const PICTURES: Out =
 /// The deviation of the noise is `sigma`, or what the picture's row says, or is estimated from the picture. A picture in which
 /// no noise is found passes unchanged, with a note. Depth and alpha stay.
 ///
+/// With `frames` the pictures are the frames of one video, in the order in which they come. Stacks then have patches of so many frames
+/// before and after the frame too (Dabov, Foi and Egiazarian, 2007). All frames have one size and depth. The box keeps the frames that
+/// it still needs, 3 x `frames` + 1 of them with their first results: 16 bytes a pixel in grey and 32 in colour for each, which `--stats` tells.
+///
 /// # Inputs
 /// `noisy`: pictures.
 ///
@@ -46,8 +56,9 @@ const PICTURES: Out =
 /// `sigma`: the deviation. `profile`: the settings together; `default` takes those of `strong` above 40. `transform_1`,
 /// `transform_2`, `stack_transform`: the transforms of patches in each phase and along stacks. `phases`: 1 for the first phase
 /// alone. `colour`: `together` matches patches by brightness, `apart` treats each channel as a picture of its own. `device`: where to
-/// compute; strips of large pictures go to several devices. Slots denoise what devices cannot take: the cosine transform along stacks, and
-/// everything on a device without doubles or atomic additions of 64 bits.
+/// compute; strips of large pictures go to several devices. `frames`: the frames on each side whose patches take part; 0 for pictures by
+/// themselves. Slots denoise what devices cannot take: videos, the cosine transform along stacks, and everything on a device without
+/// doubles or atomic additions of 64 bits.
 pub static DENOISE: OperatorSpec = OperatorSpec {
     parameters: &[
         Parameter::new(
@@ -94,6 +105,12 @@ pub static DENOISE: OperatorSpec = OperatorSpec {
             "whether the channels share the patches that are similar in brightness",
         ),
         device_parameter("auto"),
+        Parameter::new(
+            "frames",
+            ParameterType::integer_within(0, FRAMES_MAX as i64),
+            Default::Integer(0),
+            "frames of a video on each side whose patches take part; 0 for pictures by themselves",
+        ),
     ],
     inputs: &[NOISY],
     outputs: &[PICTURES],
@@ -103,6 +120,9 @@ pub static DENOISE: OperatorSpec = OperatorSpec {
 };
 
 fn code_path(arguments: &Arguments, devices: &LazyDevices) -> String {
+    if let Some(Value::Integer(1..)) = arguments.get("frames") {
+        return format!("{} (slots denoise videos)", CodePath::detect());
+    }
     code_path::of_device(arguments, devices, 0)
 }
 
@@ -119,6 +139,15 @@ fn make(bind: &Bind<'_>) -> Result<Box<dyn Operator>, BoxError> {
     // Only the strong settings depend on the deviation.
     for sigma in settings.sigma.map_or(vec![1.0, 100.0], |sigma| vec![sigma]) {
         settings.parameters(sigma).check()?;
+    }
+    let frames = bind.count("frames");
+    if frames > 0 {
+        if matches!(bind.device("device"), DeviceChoice::Gpu(_)) {
+            return Err(BoxError::new(
+                "devices denoise no videos: leave out `device`, so that slots do, or `frames`, so that each picture is denoised by itself",
+            ));
+        }
+        return Ok(Box::new(Frames::new(settings, frames)));
     }
     Ok(Box::new(stage(settings, bind.pick_devices("device", None, 0)?, bind.slots())))
 }
@@ -152,5 +181,18 @@ impl Settings {
     fn deviation(&self, row: &Row) -> Option<f64> {
         let known = self.sigma.or((row.sigma > 0.0).then_some(row.sigma));
         known.or_else(|| Some(estimate(&row.picture))).filter(|sigma| *sigma > 0.0)
+    }
+}
+
+/// Runs pieces of a picture's work side by side within a firing; they end early if the request is being cancelled.
+fn pieces(inside: &mut Inside<'_>) -> impl FnMut(usize, &(dyn Fn(usize) + Sync)) -> bool {
+    |count, f| {
+        let cancelled = inside.cancelled();
+        inside.for_each_chunk(count, 1, |some| {
+            if !cancelled() {
+                some.for_each(f);
+            }
+        });
+        !inside.is_cancelled()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use boxwork_kernels::denoise::{Profile, StackTransform, Transform};
+use boxwork_kernels::denoise::{FRAMES_MAX, Profile, StackTransform, Transform};
 use boxwork_runtime::operator::Catalog;
 use boxwork_runtime::parameter::Value;
 
@@ -47,6 +47,10 @@ pub struct Arguments {
     /// Where to denoise: auto, cpu, gpu, or gpu: and the numbers of `boxwork devices`
     #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
     device: String,
+    /// The pictures are the frames of one video in the order of their names: patches of N frames before and after a frame
+    /// take part, such as 4; 0 for pictures by themselves
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=FRAMES_MAX as i64))]
+    frames: u32,
     /// The format of the files: auto, png, jpeg or tiff
     #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = ["auto", "png", "jpeg", "tiff"])]
     format: String,
@@ -88,6 +92,7 @@ pub fn run(catalog: &Catalog, arguments: &Arguments) -> Exit {
         ("phases".to_owned(), whole(arguments.phases)),
         ("colour".to_owned(), text(&arguments.colour)),
         ("device".to_owned(), text(&arguments.device)),
+        ("frames".to_owned(), whole(arguments.frames)),
         ("format".to_owned(), text(&arguments.format)),
         ("quality".to_owned(), whole(arguments.quality)),
         ("exists".to_owned(), text(&arguments.exists)),

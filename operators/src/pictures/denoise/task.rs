@@ -12,7 +12,7 @@ use boxwork_runtime::inside::Inside;
 use boxwork_runtime::operator::{BoxError, Context, Pushed, Work};
 
 use super::block::{Noise, Strip, StripBlock};
-use super::{NOISY, PICTURES, Settings};
+use super::{NOISY, PICTURES, Settings, pieces};
 use crate::devices::stage::{BlockOutcome, DeviceStage, DeviceTask, Sizes, Taken};
 use crate::pictures::row::Row;
 
@@ -230,17 +230,8 @@ fn clean(inside: &mut Inside<'_>, jobs: &mut [Job], settings: &Settings, path: C
         return;
     };
     let denoiser = Denoiser::new(settings.parameters(sigma), sigma, path).expect("the box has checked them");
-    let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| {
-        let cancelled = inside.cancelled();
-        inside.for_each_chunk(count, 1, |some| {
-            if !cancelled() {
-                some.for_each(f);
-            }
-        });
-        !inside.is_cancelled()
-    };
     let progress = |pixels| work.add(pixels);
-    *cleaned = denoiser.denoise_rows(&strip.row.picture, strip.rows.clone(), &mut pieces, &progress);
+    *cleaned = denoiser.denoise_rows(&strip.row.picture, strip.rows.clone(), &mut pieces(inside), &progress);
 }
 
 impl DeviceTask for Cleaning {

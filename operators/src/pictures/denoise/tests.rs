@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use boxwork_kernels::CodePath;
 use boxwork_kernels::chance::Random;
-use boxwork_kernels::denoise::{Denoiser, Picture, Samples, psnr};
+use boxwork_kernels::denoise::{Denoiser, Picture, Samples, Video, psnr};
 use boxwork_kernels::pieces::one_by_one;
 use boxwork_runtime::feeding::faults::{Faulty, Plan, has_device};
 use boxwork_runtime::feeding::{Devices, Options, Picked};
@@ -65,6 +65,70 @@ fn transforms_that_do_not_fit_the_patches_are_refused_with_the_fix() {
     for sigma in [0.0, -3.0, f64::NAN, f64::INFINITY] {
         assert!(Harness::new(&DENOISE, [("sigma", Value::Number(sigma))]).is_err(), "{sigma}");
     }
+}
+
+/// A harness whose box has taken these pictures as frames of a video, with one side of frames.
+fn filmed(frames: &[Picture], settings: &[(&'static str, Value)]) -> Harness {
+    let sides = ("frames", Value::Integer(1));
+    let mut harness = Harness::new(&DENOISE, settings.iter().cloned().chain([sides])).unwrap();
+    for (nth, picture) in frames.iter().enumerate() {
+        let row = Row { name: format!("v/{nth}.png"), picture: picture.clone(), sigma: 0.0 };
+        harness.give(NOISY, row.envelope().unwrap());
+    }
+    harness.end(NOISY);
+    harness
+}
+
+#[test]
+fn frames_leave_in_their_order_as_the_video_denoises_them() {
+    let frames: Vec<Picture> = (0..4).map(|nth| picture(40, 30, 3, 8, 10.0 + f64::from(nth))).collect();
+    let sigma = ("sigma", Value::Number(15.0));
+    let mut harness = filmed(&frames, &[sigma, ("profile", Value::Text("fast".into()))]);
+    let mut rows = Vec::new();
+    while !harness.is_done() {
+        harness.run().unwrap();
+        rows.extend(harness.taken(PICTURES).iter().map(|envelope| Row::read(envelope, 0).unwrap()));
+    }
+    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["v/0.png", "v/1.png", "v/2.png", "v/3.png"]);
+    let parameters = settings(15.0, Profile::Fast).parameters(15.0);
+    let mut video = Video::new(parameters, CodePath::detect(), 1, &frames[0]).unwrap();
+    let mut expected = Vec::new();
+    for nth in 0..=4 {
+        match frames.get(nth) {
+            Some(frame) => video.give(frame.clone(), Some(15.0)),
+            None => video.end(),
+        }
+        while video.is_ready() {
+            expected.push(video.denoise_next(&mut one_by_one(), &|_| ()).unwrap());
+        }
+    }
+    assert!(rows.iter().map(|row| &row.picture).eq(&expected));
+    assert_eq!(harness.work().0, harness.work().1);
+    let mut none = filmed(&[], &[]);
+    none.run().unwrap();
+    assert!(none.is_done() && none.taken(PICTURES).is_empty());
+}
+
+#[test]
+fn frames_without_noise_stay_and_those_of_another_form_are_named() {
+    let flat = Picture::new(30, 20, 1, Samples::Bytes(vec![77; 600])).unwrap();
+    let frames = [picture(30, 20, 1, 8, 9.0), flat.clone()];
+    let mut harness = filmed(&frames, &[]);
+    harness.run().unwrap();
+    let rows = harness.taken(PICTURES);
+    assert_eq!(Row::read(&rows[1], 0).unwrap().picture, flat);
+    assert!(harness.notes()[0].contains("v/1.png") && harness.notes()[0].contains("stays"));
+    for other in [(30, 21, 1, 8), (30, 20, 3, 8), (30, 20, 1, 16)] {
+        let (width, height, channels, bits) = other;
+        let frames = [flat.clone(), flat.clone(), picture(width, height, channels, bits, 9.0)];
+        let message = filmed(&frames, &[]).run().unwrap_err().to_string();
+        assert!(message.starts_with("v/2.png has") && message.contains("one size and depth"), "{message}");
+    }
+    let devices = [("frames", Value::Integer(2)), ("device", Value::Text("gpu".into()))];
+    let message = Harness::new(&DENOISE, devices).err().unwrap().to_string();
+    assert!(message.contains("devices denoise no videos"), "{message}");
+    assert!(Harness::new(&DENOISE, [("frames", Value::Integer(9))]).is_err());
 }
 
 /// Stripes, squares and slopes with noise.
