@@ -49,9 +49,12 @@ pub fn has_device(test: &str) -> bool {
 /// The calls that fail.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The call that fails, counted from 1; 0 for none.
+    /// The call that fails, counted from 1; 0 for none. Questions for the status of a command are not counted: how many
+    /// there are depends on the time that commands take.
     pub call: u64,
-    /// Whether all later calls fail too: a device that is lost.
+    /// The question for the status of a command that fails, counted from 1; 0 for none.
+    pub question: u64,
+    /// Whether all later calls and questions fail too: a device that is lost.
     pub for_good: bool,
     /// The device whose compiler refuses every program.
     pub compiles_not_on: Option<usize>,
@@ -76,6 +79,7 @@ pub struct Faulty {
     driver: OpenCl,
     plan: Plan,
     calls: AtomicU64,
+    questions: AtomicU64,
     /// The first device, if it appears as several.
     real: Mutex<Option<Handle>>,
     live: Mutex<BTreeMap<Kind, i64>>,
@@ -98,6 +102,7 @@ impl Faulty {
             driver: OpenCl,
             plan,
             calls: AtomicU64::new(0),
+            questions: AtomicU64::new(0),
             real: Mutex::default(),
             live: Mutex::default(),
             blocks: AtomicU64::new(0),
@@ -123,14 +128,16 @@ impl Faulty {
         (faulty, devices)
     }
 
-    /// Calls so far.
+    /// Calls so far, without questions for the status of a command.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Whether the call that fails has come.
+    /// Whether the call or the question that fails has come.
     pub fn has_failed(&self) -> bool {
-        self.plan.call > 0 && self.calls() >= self.plan.call
+        let has_come = |planned: u64, so_far: u64| planned > 0 && so_far >= planned;
+        has_come(self.plan.call, self.calls())
+            || has_come(self.plan.question, self.questions.load(Ordering::SeqCst))
     }
 
     /// Blocks that hang.
@@ -170,9 +177,13 @@ impl Faulty {
     }
 
     fn call(&self, name: &'static str) -> DriverResult<()> {
-        let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let fails =
-            call == self.plan.call || (self.plan.for_good && self.plan.call > 0 && call > self.plan.call);
+        self.count(&self.calls, self.plan.call, name)
+    }
+
+    /// Counts a call or a question, and fails if it is the one that is planned.
+    fn count(&self, counter: &AtomicU64, planned: u64, name: &'static str) -> DriverResult<()> {
+        let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
+        let fails = number == planned || (self.plan.for_good && self.has_failed());
         if fails { Err(DriverError { call: name, code: INJECTED }) } else { Ok(()) }
     }
 
@@ -371,7 +382,7 @@ impl Driver for Faulty {
     }
 
     fn status(&self, event: Handle) -> DriverResult<Option<i32>> {
-        self.call("clGetEventInfo")?;
+        self.count(&self.questions, self.plan.question, "clGetEventInfo")?;
         if self.hangs(event) { Ok(None) } else { self.driver.status(event) }
     }
 

@@ -89,6 +89,9 @@ fn on_all_devices(example: impl Fn(&Arc<Devices>, bool)) {
                 break;
             }
         }
+        let plan = Plan { question: 1, for_good, appears_as: 1, ..Plan::default() };
+        let (_, devices) = Faulty::devices(plan, Options { end_points: 2, ..options() });
+        example(&devices.expect("the device opens"), false);
     }
 }
 
