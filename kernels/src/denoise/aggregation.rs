@@ -2,13 +2,17 @@
 //!
 //! Invariant: both sums are whole numbers, so they do not depend on the order in which estimates are added.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::pieces::{Pieces, fill};
+
 /// Units of a grey level in which weighted estimates are summed.
 pub(crate) const ESTIMATE_UNITS: f64 = (1 << 20) as f64;
 /// Units in which weights are summed: a weight may be as small as 1e-4, so its units are finer than an estimate's.
 pub(crate) const WEIGHT_UNITS: f64 = (1 << 30) as f64;
 
 /// The sums of some rows of one plane.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Sums {
     /// The first row.
     pub top: usize,
@@ -21,6 +25,15 @@ impl Sums {
     /// Sums of nothing for `rows` rows from `top` on.
     pub fn new(top: usize, rows: usize, width: usize) -> Self {
         Self { top, width, estimates: vec![0; rows * width], weights: vec![0; rows * width] }
+    }
+
+    /// Becomes sums of nothing for other rows, in the same memory.
+    pub fn reset(&mut self, top: usize, rows: usize, width: usize) {
+        (self.top, self.width) = (top, width);
+        for sums in [&mut self.estimates, &mut self.weights] {
+            sums.clear();
+            sums.resize(rows * width, 0);
+        }
     }
 
     /// The row after the last one.
@@ -41,11 +54,79 @@ impl Sums {
         }
     }
 
-    /// The weighted means.
-    pub fn means(&self) -> Vec<f32> {
-        let mean = |(estimate, weight): (&i64, &i64)| {
-            (*estimate as f64 * (WEIGHT_UNITS / ESTIMATE_UNITS) / (*weight).max(1) as f64) as f32
-        };
-        self.estimates.iter().zip(&self.weights).map(mean).collect()
+    /// Writes the weighted means.
+    fn write_means(&self, means: &mut [f32]) {
+        for ((mean, estimate), weight) in means.iter_mut().zip(&self.estimates).zip(&self.weights) {
+            let units = WEIGHT_UNITS / ESTIMATE_UNITS;
+            *mean = (*estimate as f64 * units / (*weight).max(1) as f64) as f32;
+        }
+    }
+}
+
+/// Rows of sums that one lock protects: fewer than a band of reference patches adds to.
+const BLOCK_ROWS: usize = 32;
+
+/// The sums of some rows of one plane that threads add to at the same time.
+pub(crate) struct SharedSums {
+    /// The first row.
+    top: usize,
+    width: usize,
+    rows: usize,
+    blocks: Vec<Mutex<Sums>>,
+}
+
+impl SharedSums {
+    /// Sums of nothing for `rows` rows from `top` on.
+    pub fn new(top: usize, rows: usize, width: usize) -> Self {
+        let of_block = |first: usize| Sums::new(top + first, BLOCK_ROWS.min(rows - first), width);
+        let blocks = (0..rows).step_by(BLOCK_ROWS).map(|first| Mutex::new(of_block(first))).collect();
+        Self { top, width, rows, blocks }
+    }
+
+    /// Adds the rows of some sums that these have too.
+    pub fn add(&self, added: &Sums) {
+        let block = |row: usize| row.saturating_sub(self.top) / BLOCK_ROWS;
+        let blocks = block(added.top)..(block(added.bottom()) + 1).min(self.blocks.len());
+        for block in self.blocks.get(blocks).unwrap_or_default() {
+            lock(block).add(added);
+        }
+    }
+
+    /// The weighted means of all rows; nothing if `pieces` was cancelled.
+    pub fn means(&self, pieces: &mut Pieces<'_>) -> Option<Vec<f32>> {
+        let mut means = vec![0.0; self.rows * self.width];
+        let write = |block: usize, means: &mut [&mut [f32]]| lock(&self.blocks[block]).write_means(means[0]);
+        fill(pieces, &mut [&mut means], BLOCK_ROWS * self.width, write).then_some(means)
+    }
+}
+
+/// Sums stay whole numbers wherever a thread panics, and the panic ends the request.
+fn lock(sums: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
+    sums.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pieces::one_by_one;
+
+    #[test]
+    fn blocks_add_up_to_the_sums_of_all_rows() {
+        let (top, rows, width) = (5, 70, 3);
+        let (shared, mut whole) = (SharedSums::new(top, rows, width), Sums::new(top, rows, width));
+        for (number, first, count) in
+            [(1, 0, 5), (2, 0, 6), (3, 4, 40), (4, 36, 2), (5, 30, 45), (6, 74, 9), (7, 75, 4)]
+        {
+            let mut added = Sums::new(first, count, width);
+            added.estimates.iter_mut().enumerate().for_each(|(at, sum)| *sum = number * (at as i64 + 1) << 9);
+            added.weights.iter_mut().for_each(|sum| *sum = number);
+            shared.add(&added);
+            whole.add(&added);
+        }
+        let mut expected = vec![0.0; rows * width];
+        whole.write_means(&mut expected);
+        assert!(expected[0] > 0.0 && expected[width * rows - 1] > 0.0);
+        assert_eq!(shared.means(&mut one_by_one()), Some(expected));
+        assert_eq!(shared.means(&mut |_, _| false), None);
     }
 }

@@ -6,8 +6,10 @@
 
 use crate::CodePath;
 use crate::lanes::{self, Lanes, Work};
+use crate::pieces::{Pieces, fill};
 
 use super::parameters::{EXACT_BELOW, Phase, STACK_MAX, STEPS};
+use super::picture::ROWS_AT_ONCE;
 
 /// Grey levels from 0 in each direction that are told apart.
 pub(crate) const LEVELS_MAX: f64 = 1024.0;
@@ -49,18 +51,29 @@ impl Pixels {
         self.width
     }
 
-    /// The pixels of a plane of rows of `width`, for the search of a phase.
-    pub fn new(plane: &[f32], width: usize, phase: &Phase) -> Self {
+    /// The pixels of a plane of rows of `width`, for the search of a phase; nothing if `pieces` was cancelled.
+    pub fn new(plane: &[f32], width: usize, phase: &Phase, pieces: &mut Pieces<'_>) -> Option<Self> {
         let (height, margin, step) = (plane.len() / width, phase.half_window, phase.step);
         let part = (width + 2 * margin) / step + 2 + WIDTH;
         let stride = part * step;
         let mut values = vec![0.0; stride * height];
-        for (row, levels) in values.chunks_exact_mut(stride).zip(plane.chunks_exact(width)) {
-            for (x, level) in levels.iter().enumerate() {
-                row[(margin + x) % step * part + (margin + x) / step] = pixel(*level);
+        let arrange = |block: usize, rows: &mut [&mut [f32]]| {
+            let levels = plane[block * ROWS_AT_ONCE * width..].chunks_exact(width);
+            for (row, levels) in rows[0].chunks_exact_mut(stride).zip(levels) {
+                for (x, level) in levels.iter().enumerate() {
+                    row[(margin + x) % step * part + (margin + x) / step] = pixel(*level);
+                }
             }
-        }
-        Self { height, width, step, stride, part, margin, values }
+        };
+        fill(pieces, &mut [&mut values], ROWS_AT_ONCE * stride, arrange).then_some(Self {
+            height,
+            width,
+            step,
+            stride,
+            part,
+            margin,
+            values,
+        })
     }
 
     /// The place in a row of the pixels from column `x` on, which may lie left of the plane by up to the margin.

@@ -3,8 +3,9 @@
 //! Invariant: the sums of a phase do not depend on the order of its bands.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
-use super::aggregation::Sums;
+use super::aggregation::{SharedSums, Sums};
 use super::extents::{grid, reach, references};
 use super::filter::{self, Filter, Plane, Rule};
 use super::matching::{Pixels, ROWS, displacements, matches};
@@ -13,12 +14,10 @@ use super::picture::Picture;
 use super::prediction::{self, Around};
 use super::progress::{Progress, patch_work};
 use crate::CodePath;
-use crate::pieces::{Pieces, collect};
+use crate::pieces::Pieces;
 
 /// Rows of reference patches that are compared and filtered together.
 const BAND: usize = ROWS;
-/// Bands whose sums are in memory at a time.
-const BANDS: usize = 16;
 
 /// A phase with its tables.
 pub(crate) struct Stage {
@@ -119,34 +118,41 @@ impl Phases {
         let columns = grid(width, &stage.phase);
         let references = references(&stage.phase, rows, height);
         let own = (own.start - model.top) * width..(own.end - model.top) * width;
-        let matched = |plane: usize| Pixels::new(&model.planes[plane][own.clone()], width, &stage.phase);
         let alone = self.parameters.colour == Colour::Apart;
-        let pixels: Vec<Pixels> = (0..if alone { rules.len() } else { 1 }).map(matched).collect();
+        let matched = &model.planes[..if alone { rules.len() } else { 1 }];
+        let pixels =
+            matched.iter().map(|plane| Pixels::new(&plane[own.clone()], width, &stage.phase, pieces));
+        let pixels = pixels.collect::<Option<Vec<_>>>()?;
         let rows = base + rows.start..base + rows.end;
-        let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(rows.start, rows.len(), width)).collect();
+        let sums: Vec<_> = rules.iter().map(|_| SharedSums::new(rows.start, rows.len(), width)).collect();
         let bands: Vec<&[usize]> = references.chunks(BAND).collect();
-        for group in bands.chunks(BANDS) {
-            let done = collect(pieces, group.len(), |band| {
-                let sums = self.band(task, group[band], &columns, &pixels);
-                progress.add((group[band].len() * columns.len()) as u64 * stage.patch_work);
-                sums
-            })?;
-            for band in &done {
-                sums.iter_mut().zip(band).for_each(|(sum, part)| sum.add(part));
-            }
+        // Bands take each other's memory over: pages that the system clears for each of them would cost a twentieth of the time, and all
+        // threads would wait for them.
+        let used: Mutex<Vec<Vec<Sums>>> = Mutex::default();
+        let lock = || used.lock().unwrap_or_else(PoisonError::into_inner);
+        let are_done = pieces(bands.len(), &|band| {
+            let taken = lock().pop();
+            let mut done = taken.unwrap_or_else(|| vec![Sums::default(); rules.len()]);
+            self.band(task, bands[band], &columns, &pixels, &mut done);
+            sums.iter().zip(&done).for_each(|(sums, added)| sums.add(added));
+            lock().push(done);
+            progress.add((bands[band].len() * columns.len()) as u64 * stage.patch_work);
+        });
+        if !are_done {
+            return None;
         }
-        let planes = sums.iter().map(Sums::means).collect();
+        let planes = sums.iter().map(|sums| sums.means(pieces)).collect::<Option<_>>()?;
         Some(Rows { top: rows.start, width, planes })
     }
 
-    /// The sums of the stacks of some rows of reference patches, by plane.
-    fn band(&self, task: &Task<'_>, band: &[usize], columns: &[usize], pixels: &[Pixels]) -> Vec<Sums> {
+    /// Computes the sums of the stacks of some rows of reference patches, by plane.
+    fn band(&self, task: &Task<'_>, band: &[usize], columns: &[usize], pixels: &[Pixels], sums: &mut [Sums]) {
         let Task { stage, noisy, model, rules, height, .. } = *task;
         let (width, base, own) = (noisy.width, task.base(), task.own().start);
         let skipped = (model.top - noisy.top) * width;
         let top = band[0].saturating_sub(stage.phase.half_window);
         let bottom = height.min(band[band.len() - 1] + reach(&stage.phase));
-        let mut sums: Vec<Sums> = rules.iter().map(|_| Sums::new(base + top, bottom - top, width)).collect();
+        sums.iter_mut().for_each(|sums| sums.reset(base + top, bottom - top, width));
         let rows: Vec<usize> = band.iter().map(|y| base + y - own).collect();
         let each = sums.iter_mut().zip(rules).zip(noisy.planes.iter().zip(&model.planes));
         let mut planes: Vec<Plane<'_>> = each
@@ -171,6 +177,5 @@ impl Phases {
             };
             stage.filter.add(self.path, filter::Rows { top: model.top, width }, planes, &stacks);
         }
-        sums
     }
 }

@@ -7,6 +7,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::parameters::Colour;
+use crate::pieces::{Pieces, fill, one_by_one};
 
 /// The samples of a picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,14 +70,43 @@ impl Samples {
     /// Replaces a sample, rounded half to even and clamped to what the picture can hold.
     #[inline]
     pub fn set_level(&mut self, idx: usize, level: f32) {
-        let level = level.clamp(0.0, 255.0);
         match self {
-            Self::Bytes(samples) => samples[idx] = level.round_ties_even() as u8,
-            Self::Words(samples) => samples[idx] = (level * WORDS_PER_LEVEL).round_ties_even() as u16,
-            Self::Floats(samples) => samples[idx] = level,
+            Self::Bytes(samples) => samples[idx] = u8::of(level),
+            Self::Words(samples) => samples[idx] = u16::of(level),
+            Self::Floats(samples) => samples[idx] = f32::of(level),
         }
     }
 }
+
+/// A sample of a picture.
+trait Sample: Send {
+    /// A grey level, rounded half to even and clamped to what a sample can hold.
+    fn of(level: f32) -> Self;
+}
+
+impl Sample for u8 {
+    #[inline]
+    fn of(level: f32) -> Self {
+        level.clamp(0.0, 255.0).round_ties_even() as Self
+    }
+}
+
+impl Sample for u16 {
+    #[inline]
+    fn of(level: f32) -> Self {
+        (level.clamp(0.0, 255.0) * WORDS_PER_LEVEL).round_ties_even() as Self
+    }
+}
+
+impl Sample for f32 {
+    #[inline]
+    fn of(level: f32) -> Self {
+        level.clamp(0.0, 255.0)
+    }
+}
+
+/// Rows that a thread converts from one form to another at a time.
+pub(crate) const ROWS_AT_ONCE: usize = 32;
 
 /// Steps of samples of 16 bits in a grey level.
 pub(crate) const WORDS_PER_LEVEL: f32 = 257.0;
@@ -197,55 +227,58 @@ impl Picture {
     /// Some rows as planes: one of brightness, or three that [`Picture::put`] reverses. Rows and columns beyond the picture
     /// are mirrored, so that planes are at least `width_min` wide.
     pub(crate) fn planes(&self, rows: Range<usize>, width_min: usize, colour: Colour) -> Vec<Vec<f32>> {
-        let (colours, width) = (self.colours(), self.width.max(width_min));
-        let mut planes = vec![Vec::with_capacity(width * rows.len()); colours];
-        for y in rows {
-            let row = mirrored(y, self.height) * self.width;
-            for x in 0..width {
-                let at = (row + mirrored(x, self.width)) * self.channels;
-                if colours == 1 {
-                    planes[0].push(self.samples.level(at));
-                    continue;
-                }
-                let [r, g, b] = [0, 1, 2].map(|channel| self.samples.level(at + channel));
-                let values = match colour {
-                    Colour::Apart => [r, g, b],
-                    Colour::Together => [(r + g + b) / 3.0, (r - b) / 2.0, (r - 2.0 * g + b) / 4.0],
-                };
-                planes.iter_mut().zip(values).for_each(|(plane, value)| plane.push(value));
-            }
-        }
-        planes
+        self.planes_by(rows, width_min, colour, &mut one_by_one()).expect("nobody cancels")
     }
 
-    /// Replaces rows by planes; alpha stays. Rows and columns of the planes beyond the picture are left out.
+    /// [`Picture::planes`] in pieces; nothing if `pieces` was cancelled.
+    pub(crate) fn planes_by(
+        &self,
+        rows: Range<usize>,
+        width_min: usize,
+        colour: Colour,
+        pieces: &mut Pieces<'_>,
+    ) -> Option<Vec<Vec<f32>>> {
+        let width = self.width.max(width_min);
+        let mut planes = vec![vec![0.0; width * rows.len()]; self.colours()];
+        let mut slices: Vec<&mut [f32]> = planes.iter_mut().map(Vec::as_mut_slice).collect();
+        let is_done = fill(pieces, &mut slices, ROWS_AT_ONCE * width, |part, planes| {
+            for y in 0..planes[0].len() / width {
+                let row = mirrored(rows.start + part * ROWS_AT_ONCE + y, self.height) * self.width;
+                for x in 0..width {
+                    let (to, from) = (y * width + x, (row + mirrored(x, self.width)) * self.channels);
+                    if let [grey] = planes {
+                        grey[to] = self.samples.level(from);
+                        continue;
+                    }
+                    let [r, g, b] = [0, 1, 2].map(|channel| self.samples.level(from + channel));
+                    let values = match colour {
+                        Colour::Apart => [r, g, b],
+                        Colour::Together => [(r + g + b) / 3.0, (r - b) / 2.0, (r - 2.0 * g + b) / 4.0],
+                    };
+                    planes.iter_mut().zip(values).for_each(|(plane, value)| plane[to] = value);
+                }
+            }
+        });
+        is_done.then_some(planes)
+    }
+
+    /// Replaces rows by planes in pieces; alpha stays. Rows and columns of the planes beyond the picture are left out. Returns false if
+    /// `pieces` was cancelled.
     pub(crate) fn put(
         &mut self,
         rows: Range<usize>,
         planes: &[Vec<f32>],
         plane_width: usize,
         colour: Colour,
-    ) {
-        let top = rows.start;
-        for y in top..rows.end.min(self.height) {
-            for x in 0..self.width {
-                let (from, at) = ((y - top) * plane_width + x, (y * self.width + x) * self.channels);
-                if planes.len() == 1 {
-                    self.samples.set_level(at, planes[0][from]);
-                    continue;
-                }
-                let [p, q, v] = [0, 1, 2].map(|plane: usize| planes[plane][from]);
-                let colours = match colour {
-                    Colour::Apart => [p, q, v],
-                    Colour::Together => {
-                        let third = v * (2.0 / 3.0);
-                        [p + third + q, p - 2.0 * third, p + third - q]
-                    }
-                };
-                for (channel, level) in colours.into_iter().enumerate() {
-                    self.samples.set_level(at + channel, level);
-                }
-            }
+        pieces: &mut Pieces<'_>,
+    ) -> bool {
+        let row = self.width * self.channels;
+        let samples = rows.start * row..rows.end.min(self.height) * row;
+        let planes = Planes { planes, plane_width, colour, width: self.width, channels: self.channels };
+        match &mut self.samples {
+            Samples::Bytes(all) => planes.write(&mut all[samples], pieces),
+            Samples::Words(all) => planes.write(&mut all[samples], pieces),
+            Samples::Floats(all) => planes.write(&mut all[samples], pieces),
         }
     }
 
@@ -259,8 +292,53 @@ impl Picture {
     }
 }
 
+/// Planes on their way to the samples of a picture.
+struct Planes<'a> {
+    planes: &'a [Vec<f32>],
+    plane_width: usize,
+    colour: Colour,
+    /// Of the picture.
+    width: usize,
+    channels: usize,
+}
+
+impl Planes<'_> {
+    /// Replaces samples, from the first row of the planes on. Returns false if `pieces` was cancelled.
+    fn write<T: Sample>(&self, samples: &mut [T], pieces: &mut Pieces<'_>) -> bool {
+        let row = self.width * self.channels;
+        fill(pieces, &mut [samples], ROWS_AT_ONCE * row, |part, samples| {
+            for (y, samples) in samples[0].chunks_exact_mut(row).enumerate() {
+                let first = (part * ROWS_AT_ONCE + y) * self.plane_width;
+                for (x, pixel) in samples.chunks_exact_mut(self.channels).enumerate() {
+                    self.write_pixel(first + x, pixel);
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn write_pixel<T: Sample>(&self, from: usize, pixel: &mut [T]) {
+        if let [grey] = self.planes {
+            pixel[0] = T::of(grey[from]);
+            return;
+        }
+        let [p, q, v] = [0, 1, 2].map(|plane: usize| self.planes[plane][from]);
+        let colours = match self.colour {
+            Colour::Apart => [p, q, v],
+            Colour::Together => {
+                let third = v * (2.0 / 3.0);
+                [p + third + q, p - 2.0 * third, p + third - q]
+            }
+        };
+        pixel.iter_mut().zip(colours).for_each(|(sample, level)| *sample = T::of(level));
+    }
+}
+
 /// The place in 0 to `len` that mirrors give for a place beyond; edges are repeated.
 fn mirrored(place: usize, len: usize) -> usize {
+    if place < len {
+        return place;
+    }
     let turned = place % (2 * len);
     if turned < len { turned } else { 2 * len - 1 - turned }
 }

@@ -7,6 +7,7 @@ use super::picture::Picture;
 use super::prediction::{FOLLOWED, HALF};
 use super::transform::{Matrix, forward, inverse, kaiser};
 use super::variance::VARIANCE_MIN;
+use crate::pieces::one_by_one;
 
 /// A plane of all frames in f64, row by row, one frame below the other.
 struct Plane {
@@ -72,7 +73,7 @@ pub fn reference_video(
             values.iter().map(|x| *x as f32).collect()
         };
         let planes: Vec<Vec<f32>> = done.iter().map(narrow).collect();
-        result.put(0..height, &planes, width, parameters.colour);
+        result.put(0..height, &planes, width, parameters.colour, &mut one_by_one());
         result
     };
     pictures.iter().enumerate().map(result).collect()

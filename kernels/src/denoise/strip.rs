@@ -12,8 +12,9 @@ use super::progress::Progress;
 use crate::CodePath;
 use crate::pieces::Pieces;
 
-/// Pixels of all planes of a strip, as far as its halo allows: about 200 MiB.
-const STRIP_PIXELS: usize = 6 << 20;
+/// Pixels of all planes of a strip, as far as its halo allows: about 450 MiB. Each strip ends with threads that wait for the last one,
+/// and a picture of 12 megapixels is one.
+const STRIP_PIXELS: usize = 12 << 20;
 
 /// Removes noise of one deviation from pictures.
 pub struct Denoiser {
@@ -76,7 +77,9 @@ impl Denoiser {
         for strip in strips() {
             let done = self.strip(source, strip.clone(), pieces, &progress)?;
             let place = strip.start - rows.start..strip.end - rows.start;
-            result.put(place, &done.planes, done.width, self.phases.parameters.colour);
+            if !result.put(place, &done.planes, done.width, self.phases.parameters.colour, pieces) {
+                return None;
+            }
         }
         Some(result)
     }
@@ -100,7 +103,7 @@ impl Denoiser {
         let phases = &self.phases;
         let Extents { width, height, noisy, basic, rows } =
             Extents::new(&phases.parameters, source.width(), source.height(), rows);
-        let planes = source.planes(noisy.clone(), width, phases.parameters.colour);
+        let planes = source.planes_by(noisy.clone(), width, phases.parameters.colour, pieces)?;
         let noisy = Rows { top: noisy.start, width, planes };
         let limits = phases.limits(source, self.sigma);
         let first = Task {

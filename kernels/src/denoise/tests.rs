@@ -60,7 +60,7 @@ proptest! {
         let patch = if eleven { 11 } else { 8 };
         let phase = Phase { patch, half_window: half, step, ..Parameters::of(Profile::Default, 25.0).first };
         let whole: Vec<i64> = plane.iter().map(|level| pixel(*level) as i64).collect();
-        let (pixels, columns) = (Pixels::new(&plane, width, &phase), grid(width, &phase));
+        let (pixels, columns) = (Pixels::new(&plane, width, &phase, &mut one_by_one()).unwrap(), grid(width, &phase));
         let rows = grid(height, &phase);
         for path in CodePath::available() {
             let found = matches(path, &pixels, &rows, &columns, &phase, &displacements(half));

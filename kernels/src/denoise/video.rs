@@ -177,7 +177,10 @@ impl Video {
         let Frame { mut picture, sigma } = self.waiting.pop_front()?;
         self.next_left += 1;
         if let (Some(planes), Some(_)) = (planes, sigma) {
-            picture.put(0..self.height, &planes, self.width, self.phases.parameters.colour);
+            let colour = self.phases.parameters.colour;
+            if !picture.put(0..self.height, &planes, self.width, colour, pieces) {
+                return None;
+            }
         }
         Some(picture)
     }
