@@ -118,7 +118,11 @@ mod tests {
             [(1, 0, 5), (2, 0, 6), (3, 4, 40), (4, 36, 2), (5, 30, 45), (6, 74, 9), (7, 75, 4)]
         {
             let mut added = Sums::new(first, count, width);
-            added.estimates.iter_mut().enumerate().for_each(|(at, sum)| *sum = number * (at as i64 + 1) << 9);
+            added
+                .estimates
+                .iter_mut()
+                .enumerate()
+                .for_each(|(at, sum)| *sum = (number * (at as i64 + 1)) << 9);
             added.weights.iter_mut().for_each(|sum| *sum = number);
             shared.add(&added);
             whole.add(&added);

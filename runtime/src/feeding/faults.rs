@@ -398,7 +398,12 @@ impl Driver for Faulty {
 
     fn release(&self, kind: Kind, handle: Handle) -> DriverResult<()> {
         // A failed release counts as a release: the caller does not use the object again.
-        *self.live.lock().entry(kind).or_default() -= 1;
+        {
+            let mut live = self.live.lock();
+            let count = live.entry(kind).or_default();
+            *count -= 1;
+            assert!(*count >= 0, "a {kind:?} is released twice");
+        }
         let injected = self.call("clRelease");
         // The driver still releases the object, because other tests of this process use this driver.
         self.driver.release(kind, handle).and(injected)
