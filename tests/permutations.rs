@@ -122,6 +122,47 @@ fn more_candidates_find_more_and_all_find_all() {
     assert_eq!(few.lines().filter(|line| line.ends_with(",false,2")).count(), 7, "{few}");
 }
 
+/// Batches of the file are made by any slot, and removed objects have rows in them, also where a whole batch is removed.
+#[test]
+fn files_of_many_batches_have_the_same_bytes_for_any_number_of_workers() {
+    const MANY: usize = 21_000;
+    let folder = folder();
+    let at = folder.path();
+    let mut random = Random::new(7);
+    let mut text = String::new();
+    for id in 0..MANY {
+        let numbers: Vec<f64> = (0..5).map(|_| random.normal()).collect();
+        writeln!(text, "{{\"name\": \"v{id}\", \"object\": {numbers:?}}}").expect("a string");
+    }
+    fs::write(at.join("vectors.jsonl"), text).expect("a disk");
+    ok(at, &["import", "vectors.jsonl", "--holds", "vectors", "--out", "v.arrow"]);
+    let same = |round: &str| -> Vec<u8> {
+        let bytes: Vec<Vec<u8>> = ["1", "2", "7"]
+            .map(|workers| {
+                let out = format!("{round}-{workers}.permutations.arrow");
+                index(at, "v.arrow", &out, &["--set", "length=12", "--workers", workers]);
+                fs::read(at.join(out)).expect("a file")
+            })
+            .into();
+        assert!(bytes.iter().all(|other| *other == bytes[0]), "{round}: the same for any number of workers");
+        bytes.into_iter().next().expect("three files")
+    };
+    let whole = same("whole");
+    // All of the second batch, the end of the first, some at the beginning of the third, and the last.
+    let removed = (4090..8200).chain([9000, MANY - 1]);
+    let names: Vec<String> = removed.map(|id| format!("v{id}\n")).collect();
+    fs::write(at.join("names"), names.concat()).expect("a disk");
+    ok(at, &["remove", "--store", "v.arrow", "--names", "names"]);
+    assert_ne!(same("removed"), whole);
+    // An object's own list is the most similar one.
+    for query in ["v0", "v4089", "v8200", "v12288", "v20998"] {
+        let queries = format!("queries={query}");
+        let more = ["--set", "k=1", "--set", "candidates=60"];
+        let found = search(at, "v.arrow", "removed-7.permutations.arrow", &queries, &more);
+        assert_eq!(found["queries"][0]["results"][0]["name"], query);
+    }
+}
+
 #[test]
 fn both_layouts_give_the_same_answers() {
     let folder = folder();

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 pub use affinity::pin_current_thread;
 pub use memory::{NodeMemory, Placed};
@@ -118,15 +119,20 @@ struct Place {
 }
 
 impl Topology {
-    /// Reads this machine, restricted to the CPUs that the process was allowed at its first call.
+    /// Reads this machine, restricted to the CPUs that the process was allowed at its first call. Later calls give the same
+    /// answer, as hwloc takes milliseconds to load.
     ///
     /// Never fails: hwloc if the feature is on and its answer fits the allowed CPUs, else `/sys`, else one node with as
     /// many cores as the standard library counts. [`notes`](Self::notes) lists refused providers and missing facts.
     pub fn detect() -> Topology {
-        let allowed = affinity::allowed();
-        let mut topology = detect_allowed(&allowed.cpus);
-        topology.notes.extend(allowed.note.clone());
-        topology
+        static DETECTED: OnceLock<Topology> = OnceLock::new();
+        let detected = DETECTED.get_or_init(|| {
+            let allowed = affinity::allowed();
+            let mut topology = detect_allowed(&allowed.cpus);
+            topology.notes.extend(allowed.note.clone());
+            topology
+        });
+        detected.clone()
     }
 
     /// Makes up a machine from levels, outermost first: `pack:2 numa:1 l3:2 core:4 pu:2`.

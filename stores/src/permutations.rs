@@ -23,7 +23,7 @@ mod tests;
 pub use error::PermutationError;
 pub(crate) use layout::FORMAT;
 pub use maker::PermutationMaker;
-pub use writer::PermutationWriter;
+pub use writer::{PermutationBatch, PermutationWriter};
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -117,6 +117,15 @@ pub trait Store: Any + Debug + Send + Sync {
         Ok(())
     }
 
+    /// Asks the system to read the batches of some ids that will be used soon, and does not wait for them. Ids beyond the last are
+    /// left out.
+    ///
+    /// Returns whether [`Store::bring_in`] of these ids mostly computes, so that slots may call it; false if it reads the
+    /// file by itself.
+    fn read_ahead(&self, _ids: Range<u64>) -> bool {
+        true
+    }
+
     /// Confirms that the file is unchanged since it was opened. Results of earlier reads count only after that.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! name when all of it is on disk.
 
 mod block;
+mod piece;
 mod lists;
 
 use boxwork_kernels::permutation::{LENGTH_MAX, PIVOTS_MAX};

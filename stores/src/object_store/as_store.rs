@@ -92,6 +92,24 @@ impl<K: Kind> Store for ObjectStore<K> {
         self.bring_in_until(ids.iter().copied(), interrupt)
     }
 
+    fn read_ahead(&self, ids: Range<u64>) -> bool {
+        let upto = ids.end.min(self.len());
+        let (Ok((first, _)), Ok((last, _))) = (self.locate(ids.start), self.locate(upto.max(1) - 1)) else {
+            return true;
+        };
+        let mut is_by_system = true;
+        for idx in first..=last {
+            let batch = &self.batches[idx];
+            // Objects in memory have no part.
+            let Some(part) = self.files.parts.get(batch.part) else { continue };
+            is_by_system &= !part.map.is_read();
+            if !self.is_checked(idx) {
+                part.read_ahead(batch.idx);
+            }
+        }
+        is_by_system
+    }
+
     fn confirm(&self) -> Result<(), StoreError> {
         match self.is_whole() {
             true => Ok(()),

@@ -122,6 +122,19 @@ impl Map {
         }
     }
 
+    /// Asks the system to read some bytes that will be used soon, and does not wait for them. Does nothing unless the file is mapped.
+    ///
+    /// # Panics
+    /// When the file has fewer bytes.
+    pub(crate) fn read_ahead(&self, range: Range<usize>) {
+        assert!(range.end <= self.len(), "bytes {range:?} of {}", self.len());
+        #[cfg(all(unix, not(miri)))]
+        if let Some(watched) = self.opened.as_ref().and_then(|opened| opened.watched.as_ref()) {
+            // Without the hint the system reads the bytes when they are used.
+            let _ = watched.map().advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+    }
+
     /// Whether all bytes used so far are those of the file that was opened. Once false, it stays so.
     pub(crate) fn is_whole(&self) -> bool {
         // No bus error reports the rest of a truncated file's last page, which reads as zeros, nor a file that was

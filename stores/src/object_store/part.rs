@@ -237,6 +237,13 @@ impl Part {
         self.bytes(idx, block_bytes(&self.batches[idx].block))
     }
 
+    /// Asks the system to read a batch, as [`Map::read_ahead`].
+    pub(super) fn read_ahead(&self, idx: usize) {
+        let block = &self.batches[idx].block;
+        let start = block.offset() as usize;
+        self.map.read_ahead(start..start + block_bytes(block));
+    }
+
     /// The first bytes of a batch.
     fn bytes(&self, idx: usize, count: usize) -> Result<Buffer, StoreError> {
         let start = self.batches[idx].block.offset() as usize;

@@ -11,15 +11,24 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::steps::step;
 
+/// Bytes that the system is asked to put on disk at a time, while others are computed. The sync at the end then waits for the
+/// last ones only.
+const WRITE_BACK_BYTES: u64 = 8 << 20;
+
 /// An unfinished file.
 #[derive(Debug)]
 pub struct TemporaryFile {
     file: File,
+    /// Bytes of the file.
+    bytes: u64,
+    /// The first bytes, which the system was asked to put on disk.
+    begun: u64,
     temporary_path: PathBuf,
     path: PathBuf,
     kept: bool,
@@ -60,7 +69,7 @@ impl TemporaryFile {
                 Ok(file) => {
                     // On file systems without locks, leftovers stay; nothing else is affected.
                     let _ = file.try_lock();
-                    return Ok(Self { file, temporary_path, path, kept: false });
+                    return Ok(Self { file, bytes: 0, begun: 0, temporary_path, path, kept: false });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -103,7 +112,13 @@ impl TemporaryFile {
 
 impl Write for TemporaryFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        let count = self.file.write(bytes)?;
+        self.bytes += count as u64;
+        if self.bytes - self.begun >= WRITE_BACK_BYTES {
+            write_back(&self.file, self.begun..self.bytes);
+            self.begun = self.bytes;
+        }
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -119,6 +134,23 @@ impl Drop for TemporaryFile {
         }
     }
 }
+
+/// Asks the system to put bytes of a file on disk soon. It waits for none of them, but for room in the disk's queue.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[expect(unsafe_code, reason = "the standard library only waits for whole files")]
+fn write_back(file: &File, range: Range<u64>) {
+    use std::os::fd::AsRawFd;
+    let (Ok(start), Ok(count)) = (i64::try_from(range.start), i64::try_from(range.end - range.start)) else {
+        return;
+    };
+    // SAFETY: the descriptor is open, and the call reads and writes no memory of the process. If it fails, the sync at the end
+    // writes these bytes.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), start, count, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+/// Other systems choose the time by themselves.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn write_back(_: &File, _: Range<u64>) {}
 
 /// Removes the temporary files that killed processes left for a name; if the folder cannot be read, they stay.
 pub(crate) fn remove_leftovers(path: &Path) {

@@ -65,6 +65,19 @@ impl PermutationMaker {
         seed: u64,
         interrupt: Interrupt<'_>,
     ) -> Result<Self, PermutationError> {
+        Self::of(space, Self::pick(space, pivots, length, seed)?, length, interrupt)
+    }
+
+    /// The ids of the pivots that [`PermutationMaker::choose`] takes; reads no object.
+    ///
+    /// # Errors
+    /// When there are too few objects, or no such lists.
+    pub fn pick(
+        space: &Arc<dyn Space>,
+        pivots: usize,
+        length: usize,
+        seed: u64,
+    ) -> Result<Vec<u64>, PermutationError> {
         Lists::new(pivots, length)?;
         let store = space.store();
         let objects = store.objects_count();
@@ -72,11 +85,14 @@ impl PermutationMaker {
             return Err(PermutationError::FewObjects { objects, pivots });
         }
         let chosen = Random::mixed(seed).distinct(objects, pivots);
-        Self::of(space, chosen.into_iter().map(|nth| store.nth(nth)).collect(), length, interrupt)
+        Ok(chosen.into_iter().map(|nth| store.nth(nth)).collect())
     }
 
-    /// The maker of lists by these pivots.
-    pub(super) fn of(
+    /// The maker of lists by these pivots. Blocks on the disk.
+    ///
+    /// # Errors
+    /// When there are no such lists, a pivot cannot be read, or the caller interrupts.
+    pub fn of(
         space: &Arc<dyn Space>,
         ids: Vec<u64>,
         length: usize,
@@ -214,12 +230,36 @@ fn append_vectors(
     interrupt: Interrupt<'_>,
 ) -> Result<(), SpaceError> {
     let (path, dimensions) = (CodePath::detect(), pivots.dimensions());
-    let mut rows = vec![0.0; AT_ONCE.min(ids.len()) * dimensions];
+    let mut rows = Vec::new();
     for ids in ids.chunks(AT_ONCE) {
         ask(interrupt)?;
-        let rows = &mut rows[..ids.len() * dimensions];
-        read_vectors(store, ids, rows, dimensions)?;
-        pivots.append(path, rows, lists);
+        if append_in_place(store, pivots, ids, lists)? {
+            continue;
+        }
+        rows.resize(ids.len() * dimensions, 0.0);
+        read_vectors(store, ids, &mut rows, dimensions)?;
+        pivots.append(path, &rows, lists);
     }
     Ok(())
+}
+
+/// Appends the lists of vectors that lie one after the other in a batch, as numbers of 32 bits, without a copy of them. Returns
+/// false if they do not.
+fn append_in_place(
+    store: &ObjectStore<Vectors>,
+    pivots: &VectorPivots,
+    ids: &[u64],
+    lists: &mut Vec<u16>,
+) -> Result<bool, StoreError> {
+    let [first, .., last] = *ids else { return Ok(false) };
+    let ((batch, row), (batch_of_last, last_row)) = (store.locate(first)?, store.locate(last)?);
+    if batch != batch_of_last || last_row - row + 1 != ids.len() {
+        return Ok(false);
+    }
+    store.read::<_, StoreError>(|objects| {
+        let VectorRef::F32(numbers) = objects.batch(batch)?.all() else { return Ok(false) };
+        let dimensions = pivots.dimensions();
+        pivots.append(CodePath::detect(), &numbers[row * dimensions..(last_row + 1) * dimensions], lists);
+        Ok(true)
+    })
 }

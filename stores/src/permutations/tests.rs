@@ -59,6 +59,46 @@ fn lists_are_the_pivots_by_exact_distance() {
 }
 
 #[test]
+fn batches_of_columns_are_those_of_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = 3 * PermutationBatch::IDS + 77;
+    let store = testing::store(folder.path(), objects as usize);
+    // The second batch has no object, and the others begin or end without one.
+    let removed = (4095..8193).chain([0, 12_287, objects - 1]);
+    let space = testing::any_space(&testing::space(testing::without(&store, removed)));
+    let store = space.store();
+    let maker = PermutationMaker::choose(&space, 9, 5, 2, &never).unwrap();
+    assert_eq!(maker.pivots(), PermutationMaker::pick(&space, 9, 5, 2).unwrap());
+    let firsts: Vec<u64> = (0..4).map(|batch| batch * PermutationBatch::IDS).collect();
+    let lists_of = |first: &u64| {
+        let ids = *first..objects.min(first + PermutationBatch::IDS);
+        let (ids, mut lists): (Vec<u64>, _) = (store.among(ids).collect(), Vec::new());
+        store.bring_in(&ids).unwrap();
+        maker.append(&ids, &mut lists, &never).unwrap();
+        lists
+    };
+    let lists: Vec<Vec<u16>> = firsts.iter().map(lists_of).collect();
+    // `columns` says which batches come as columns; the others come as lists.
+    let file = |columns: [bool; 4]| {
+        let path = folder.path().join("test.permutations.arrow");
+        let mut writer = PermutationWriter::create(&path, &maker).unwrap();
+        for ((first, lists), is_columns) in firsts.iter().zip(&lists).zip(columns) {
+            match is_columns {
+                _ if lists.is_empty() => {}
+                true => writer.push_batch(PermutationBatch::new(&**store, *first, lists, 5)).unwrap(),
+                false => writer.push(lists).unwrap(),
+            }
+        }
+        assert_eq!(writer.finish().unwrap(), objects);
+        fs::read(path).unwrap()
+    };
+    let expected = file([false; 4]);
+    for columns in [[true; 4], [true, false, false, true], [false, true, true, false]] {
+        assert!(file(columns) == expected, "{columns:?}");
+    }
+}
+
+#[test]
 fn impossible_lists_and_missing_objects_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let space = testing::any_space(&testing::space(testing::store(folder.path(), 50)));

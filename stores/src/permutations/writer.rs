@@ -14,6 +14,59 @@ use super::super::packed_file::{PackedWriter, next_part, next_path, remove_parts
 use super::{PermutationError, PermutationMaker, Permutations, layout};
 use crate::store::Store;
 
+/// Lists whose places are read again and again while they are in the nearest cache.
+const LISTS_AT_ONCE: usize = 64;
+
+/// The lists of a batch of the file, arranged as its columns. Any thread may arrange them.
+#[derive(Debug)]
+pub struct PermutationBatch {
+    /// The id of the first row.
+    first: u64,
+    columns: Vec<ArrayRef>,
+}
+
+impl PermutationBatch {
+    /// Ids of a batch: a whole file has batches of the ids from a multiple of it to the next.
+    pub const IDS: u64 = layout::ROWS as u64;
+
+    /// The batch of a whole file that begins with the id `first`, from the lists of all its objects in order.
+    ///
+    /// # Panics
+    /// When no batch begins with this id, or these are not the lists of its objects.
+    pub fn new(store: &dyn Store, first: u64, lists: &[u16], length: usize) -> Self {
+        assert!(first.is_multiple_of(Self::IDS), "{first} begins no batch");
+        let ids = first..store.ids_count().min(first + Self::IDS);
+        let (rows, objects) = ((ids.end - ids.start) as usize, lists.len() / length);
+        assert_eq!(lists.len(), store.count(ids.clone()) as usize * length, "lists of the batch's objects");
+        let columns = if objects == rows {
+            columns(lists, length)
+        } else {
+            let (mut all, mut lists) = (Vec::with_capacity(rows * length), lists.chunks_exact(length));
+            for id in ids {
+                if store.has(id) {
+                    all.extend_from_slice(lists.next().expect("counted above"));
+                } else {
+                    all.resize(all.len() + length, 0);
+                }
+            }
+            columns(&all, length)
+        };
+        Self { first, columns }
+    }
+}
+
+/// Lists as a column for each place.
+fn columns(lists: &[u16], length: usize) -> Vec<ArrayRef> {
+    let mut columns: Vec<Vec<u16>> = Vec::new();
+    columns.resize_with(length, || Vec::with_capacity(lists.len() / length));
+    for lists in lists.chunks(LISTS_AT_ONCE * length) {
+        for (place, column) in columns.iter_mut().enumerate() {
+            column.extend(lists.iter().skip(place).step_by(length));
+        }
+    }
+    columns.into_iter().map(|column| Arc::new(UInt16Array::from(column)) as ArrayRef).collect()
+}
+
 /// An unfinished file of permutations.
 pub struct PermutationWriter {
     path: PathBuf,
@@ -117,6 +170,25 @@ impl PermutationWriter {
         Ok(())
     }
 
+    /// Appends a batch of a whole file. Skips ids of removed objects before it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    ///
+    /// # Panics
+    /// When the batch does not continue the file.
+    pub fn push_batch(&mut self, batch: PermutationBatch) -> Result<(), PermutationError> {
+        while self.len() < batch.first && !self.store.has(self.len()) {
+            self.push_zeros()?;
+        }
+        let continues = self.len() == batch.first && self.waiting.is_empty();
+        assert!(continues && batch.columns.len() == self.length, "a batch continues the file");
+        let rows = batch.columns[0].len();
+        self.file.write(batch.columns)?;
+        self.first += rows as u64;
+        Ok(())
+    }
+
     /// Puts the file on disk under its name and returns the number of its ids.
     ///
     /// # Errors
@@ -139,10 +211,15 @@ impl PermutationWriter {
 
     fn pass_over_removed(&mut self) -> Result<(), PermutationError> {
         while self.len() < self.store.ids_count() && !self.store.has(self.len()) {
-            self.waiting.resize(self.waiting.len() + self.length, 0);
-            self.write_full_batch()?;
+            self.push_zeros()?;
         }
         Ok(())
+    }
+
+    /// Appends the row of a removed object.
+    fn push_zeros(&mut self) -> Result<(), PermutationError> {
+        self.waiting.resize(self.waiting.len() + self.length, 0);
+        self.write_full_batch()
     }
 
     fn write_full_batch(&mut self) -> Result<(), PermutationError> {
@@ -153,12 +230,7 @@ impl PermutationWriter {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        let column = |place: usize| -> ArrayRef {
-            Arc::new(UInt16Array::from_iter_values(
-                self.waiting.iter().skip(place).step_by(self.length).copied(),
-            ))
-        };
-        self.file.write((0..self.length).map(column).collect())?;
+        self.file.write(columns(&self.waiting, self.length))?;
         self.first += (self.waiting.len() / self.length) as u64;
         self.waiting.clear();
         Ok(())

@@ -1,25 +1,32 @@
 //! The lists of a store's objects, made by devices or by slots and written in the order of the objects.
 //!
-//! Invariant: lists are those of slots. A list of which a device is not certain is made by slots, and so are those of a block that
-//! has failed.
+//! Slots make the lists of whole batches of the file (`piece`). Meanwhile one of them writes the batches of the firing before
+//! (decision 173).
+//!
+//! Invariants: lists are those of slots. A list of which a device is not certain is made by slots, and so are those of a block that
+//! has failed. The file has the same bytes for any number of slots.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use boxwork_runtime::inside::Inside;
 use boxwork_runtime::operator::{BoxError, Context, Pushed};
 use boxwork_stores::new_number;
-use boxwork_stores::permutations::{PermutationError, PermutationMaker, PermutationWriter};
+use boxwork_stores::permutations::{PermutationBatch, PermutationError, PermutationMaker, PermutationWriter};
+use boxwork_stores::signature_store::StoreError;
 use boxwork_stores::space::Space;
 
 use super::block::{ListsBlock, Pivots};
+use super::piece::{Making, PIECE_IDS, Piece, make_each};
 use crate::devices::stage::{BlockOutcome, DeviceTask, Sizes, Taken};
 use crate::resources;
 
-/// Objects whose lists a slot makes before it takes others.
-const PIECE_IDS: u64 = 1024;
-/// Pieces of a firing, for each slot.
-const PIECES_PER_SLOT: usize = 2;
+/// Pieces of a firing, for each slot, if their lists are short.
+const PIECES_PER_SLOT: usize = 4;
+/// Bytes of the lists that a slot makes in a firing. Long lists have more, as a slot makes those of one piece at least.
+const FIRING_BYTES: usize = 1 << 20;
+const _: () = assert!(FIRING_BYTES == PIECES_PER_SLOT * PIECE_IDS as usize * 32 * size_of::<u16>());
 /// Vectors and numbers of a block: 64 MiB at most go to a device.
 const BLOCK: [u64; 2] = [1 << 18, 1 << 24];
 /// Fewer vectors wait for others, and the last ones are left to slots.
@@ -52,16 +59,33 @@ pub(super) struct AllLists {
     pivots: Option<Arc<Pivots>>,
     // The writer removes its file when dropped.
     writer: Option<PermutationWriter>,
+    /// Batches that the next firing writes, while it makes others.
+    waiting: VecDeque<PermutationBatch>,
+    /// Whether the system reads the store's file, so that slots may bring objects in. Set by the first firing.
+    is_by_system: bool,
     /// The first id that no piece has.
     next: u64,
-    written: u64,
+    /// Objects whose lists are made.
+    made: u64,
     /// Lists of which a device was certain.
     pub(super) on_devices: u64,
 }
 
 impl AllLists {
     pub(super) fn new(wanted: Wanted, slots: usize, note: Option<String>) -> Self {
-        Self { wanted, slots, note, pivots: None, writer: None, next: 0, written: 0, on_devices: 0 }
+        let waiting = VecDeque::new();
+        Self {
+            wanted,
+            slots,
+            note,
+            pivots: None,
+            writer: None,
+            waiting,
+            is_by_system: true,
+            next: 0,
+            made: 0,
+            on_devices: 0,
+        }
     }
 
     fn ids_count(&self) -> u64 {
@@ -72,15 +96,70 @@ impl AllLists {
         &self.pivots.as_ref().expect("the first firing makes them").maker
     }
 
+    /// Pieces that a firing takes.
+    fn pieces(&self) -> usize {
+        let bytes = PIECE_IDS as usize * self.wanted.length * size_of::<u16>();
+        self.slots * (FIRING_BYTES / bytes).clamp(1, PIECES_PER_SLOT)
+    }
+
     /// Puts the file on disk under its name.
     pub(super) fn end(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        if let Some(writer) = self.writer.take() {
-            cx.detached("disk", || writer.finish())??;
+        if let Some(mut writer) = self.writer.take() {
+            let waiting = &mut self.waiting;
+            cx.detached("disk", || {
+                write(&mut writer, waiting)?;
+                writer.finish()
+            })??;
         }
         if self.on_devices > 0 {
             cx.count("lists made on devices", self.on_devices);
         }
         Ok(())
+    }
+
+    /// Chooses the pivots. Slots check the batches that have some.
+    fn choose(&mut self, cx: &mut Context<'_>) -> Result<PermutationMaker, BoxError> {
+        let (cancelled, Wanted { space, pivots, length, seed, .. }) = (cx.cancelled(), &self.wanted);
+        let ids = PermutationMaker::pick(space, *pivots, *length, *seed)?;
+        let (store, mut sorted) = (space.store(), ids.clone());
+        sorted.sort_unstable();
+        sorted.dedup_by_key(|id| store.locate(*id).map_or(usize::MAX, |(batch, _)| batch));
+        let mut batches: Vec<(u64, Option<StoreError>)> = sorted.into_iter().map(|id| (id, None)).collect();
+        for (id, _) in &batches {
+            self.is_by_system &= store.read_ahead(*id..id + 1);
+        }
+        if self.is_by_system {
+            cx.inside(|inside| {
+                inside.for_each_chunk_of(&mut batches, 1, |_, batches| {
+                    for (id, error) in batches {
+                        *error = store.bring_in_until(&[*id], &cancelled).err();
+                    }
+                });
+            });
+        }
+        if let Some(error) = batches.into_iter().find_map(|(_, error)| error) {
+            return Err(error.into());
+        }
+        // It blocks on the disk only if the store reads its file by itself.
+        Ok(cx.detached("disk", || PermutationMaker::of(space, ids, *length, &cancelled))??)
+    }
+
+    /// Makes the lists of some pieces on slots, while one of them writes the waiting batches.
+    fn make_batches(&mut self, cx: &mut Context<'_>, pieces: &mut [Piece]) -> Result<(), BoxError> {
+        let ahead = self.is_by_system.then_some(self.pieces() as u64 * PIECE_IDS);
+        let (Some(pivots), Some(writer)) = (&self.pivots, &mut self.writer) else {
+            unreachable!("the first firing makes them")
+        };
+        let (maker, store) = (&pivots.maker, &**self.wanted.space.store());
+        let (waiting, mut written) = (&mut self.waiting, Ok(()));
+        cx.inside(|inside| {
+            let cancelled = inside.cancelled();
+            let making = Making { maker, store, ahead, interrupt: &cancelled };
+            // Bytes go to the system's cache; only the end of the file waits for the disk.
+            let write = |_: &mut Inside<'_>| written = write(writer, waiting);
+            inside.join(|inside| make_each(inside, pieces, making), write);
+        });
+        Ok(written?)
     }
 
     /// Makes the lists of some objects on slots, piece by piece.
@@ -104,25 +183,41 @@ impl AllLists {
     }
 }
 
+/// Writes the waiting batches.
+fn write(
+    writer: &mut PermutationWriter,
+    waiting: &mut VecDeque<PermutationBatch>,
+) -> Result<(), PermutationError> {
+    while let Some(batch) = waiting.pop_front() {
+        writer.push_batch(batch)?;
+    }
+    Ok(())
+}
+
+/// Lists of consecutive objects, in order.
+pub(super) enum Made {
+    /// From a device, for so many objects.
+    Lists(Vec<u16>, u64),
+    /// From slots.
+    Batch(PermutationBatch, u64),
+}
+
 impl DeviceTask for AllLists {
-    /// Consecutive objects.
+    /// The objects of a batch of the file; of some batches, if a block has failed.
     type Item = Vec<u64>;
     type Block = ListsBlock;
-    /// Lists of consecutive objects, and their number.
-    type Made = (Vec<u16>, u64);
+    type Made = Made;
 
     const IS_ORDERED: bool = true;
 
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), BoxError> {
-        let (cancelled, wanted) = (cx.cancelled(), &self.wanted);
+        let (maker, cancelled) = (self.choose(cx)?, cx.cancelled());
+        let wanted = &self.wanted;
         let begun = cx.detached("disk", || {
-            let Wanted { space, pivots, length, seed, out } = wanted;
-            let maker = PermutationMaker::choose(space, *pivots, *length, *seed, &cancelled)?;
             let duplicates = maker.duplicates(&cancelled)?;
-            let writer = PermutationWriter::create(out, &maker)?;
-            Ok::<_, PermutationError>((maker, writer, duplicates))
+            Ok::<_, PermutationError>((PermutationWriter::create(&wanted.out, &maker)?, duplicates))
         });
-        let (maker, writer, duplicates) = begun??;
+        let (writer, duplicates) = begun??;
         if duplicates > 0 {
             let pivots = wanted.pivots;
             cx.note(format!(
@@ -147,8 +242,7 @@ impl DeviceTask for AllLists {
                 let on_device = self.pivots.as_ref().and_then(|pivots| pivots.on_device.as_ref());
                 let numbers = on_device.map_or(0, |pivots| pivots.dimensions as u64);
                 // Slots take pieces until a firing has enough of them.
-                let weight =
-                    if device { count } else { count.div_ceil((PIECES_PER_SLOT * self.slots) as u64) };
+                let weight = if device { count } else { PIECE_IDS.div_ceil(self.pieces() as u64) };
                 return Ok(Some(Taken::Piece(ids, [weight, count * numbers])));
             }
         }
@@ -204,7 +298,7 @@ impl DeviceTask for AllLists {
             return Ok(BlockOutcome::Untrusted(vec![block.ids]));
         }
         self.on_devices += block.doubts.iter().filter(|doubt| **doubt == 0).count() as u64;
-        Ok(BlockOutcome::Made(vec![(block.lists, count as u64)]))
+        Ok(BlockOutcome::Made(vec![Made::Lists(block.lists, count as u64)]))
     }
 
     fn failed(&mut self, block: ListsBlock, _: bool) -> BlockOutcome<Self> {
@@ -215,31 +309,46 @@ impl DeviceTask for AllLists {
         &mut self,
         cx: &mut Context<'_>,
         left: &mut VecDeque<Vec<u64>>,
-    ) -> Result<Vec<(Vec<u16>, u64)>, BoxError> {
-        let ids: Vec<u64> = left.drain(..).flatten().collect();
-        let pieces = ids.chunks(PIECE_IDS as usize).map(|ids| (ids.to_vec(), Vec::new()));
-        let mut pieces: Vec<(Vec<u64>, Vec<u16>)> = pieces.collect();
-        // A block that has failed is more than the work of a firing.
-        let rest = pieces.split_off(pieces.len().min(PIECES_PER_SLOT * self.slots));
-        left.extend(rest.into_iter().map(|(ids, _)| ids));
-        let ids: Vec<u64> = pieces.iter().flat_map(|(ids, _)| ids.iter().copied()).collect();
-        resources::bring_in(cx, &**self.wanted.space.store(), &ids)?;
-        self.make(cx, &mut pieces)?;
+    ) -> Result<Vec<Made>, BoxError> {
+        let most = self.pieces();
+        let mut pieces: Vec<Piece> = std::iter::from_fn(|| Piece::take(left)).take(most).collect();
+        if !self.is_by_system {
+            let ids: Vec<u64> = pieces.iter().flat_map(|piece| piece.ids.iter().copied()).collect();
+            resources::bring_in(cx, &**self.wanted.space.store(), &ids)?;
+        }
+        self.make_batches(cx, &mut pieces)?;
         if cx.is_cancelled() {
             return Ok(Vec::new());
         }
-        Ok(pieces.into_iter().map(|(ids, lists)| (lists, ids.len() as u64)).collect())
+        // The first object's error is reported, whichever slot was faster.
+        let made = |piece: Piece| {
+            let count = piece.ids.len() as u64;
+            Ok(Made::Batch(piece.made.expect("slots make each")?, count))
+        };
+        pieces.into_iter().map(made).collect()
     }
 
     fn has_room(&self, _: &Context<'_>) -> bool {
         true
     }
 
-    fn push(&mut self, cx: &mut Context<'_>, (lists, count): Self::Made) -> Result<Pushed, BoxError> {
+    fn push(&mut self, cx: &mut Context<'_>, made: Made) -> Result<Pushed, BoxError> {
         let Some(writer) = &mut self.writer else { return Ok(Pushed::Closed) };
-        cx.detached("disk", || writer.push(&lists))??;
-        self.written += count;
-        cx.progress(self.written, self.wanted.space.store().objects_count());
+        self.made += match made {
+            Made::Batch(batch, count) => {
+                self.waiting.push_back(batch);
+                count
+            }
+            Made::Lists(lists, count) => {
+                let waiting = &mut self.waiting;
+                cx.detached("disk", || {
+                    write(writer, waiting)?;
+                    writer.push(&lists)
+                })??;
+                count
+            }
+        };
+        cx.progress(self.made, self.wanted.space.store().objects_count());
         Ok(Pushed::Sent)
     }
 }

@@ -133,8 +133,8 @@ fn permutations_of_devices_have_the_bits_of_slots() {
     let many = Case { objects: 2110, pivots: 2100, length: 700, dimensions: 3, ..USUAL };
     sound(many);
     sound(Case { length: 1024, numbers: Numbers::Whole, ..many });
-    // Devices share the blocks; the order of the lists stays.
-    check(&Case { objects: 3000, ..USUAL }, Plan { appears_as: 3, ..Plan::default() });
+    // Devices share the blocks, of which each is a batch of the file here; the order of the lists stays.
+    check(&Case { objects: 9000, ..USUAL }, Plan { appears_as: 3, ..Plan::default() });
 }
 
 #[test]
@@ -149,5 +149,12 @@ fn devices_that_fail_change_no_permutation() {
                 check(&USUAL, Plan { call, for_good, appears_as, ..Plan::default() });
             }
         }
+    }
+    // Lists of slots and of devices follow each other in the file.
+    let long = Case { objects: 17_000, pivots: 8, length: 3, ..USUAL };
+    let (calls, made) = check(&long, Plan { appears_as: 2, ..Plan::default() });
+    assert!(made > 15_000);
+    for call in (1..calls).step_by(calls as usize / 3 + 1) {
+        check(&long, Plan { call, appears_as: 2, ..Plan::default() });
     }
 }
