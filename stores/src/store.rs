@@ -126,6 +126,10 @@ pub trait Store: Any + Debug + Send + Sync {
         true
     }
 
+    /// Takes the batches of some ids out of the process's memory, if the system reads the file: they will not be used soon. Any use
+    /// brings them back.
+    fn let_go(&self, _ids: Range<u64>) {}
+
     /// Confirms that the file is unchanged since it was opened. Results of earlier reads count only after that.
     ///
     /// # Errors

@@ -8,12 +8,26 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use boxwork_kernels::interrupt::Interrupt;
 
+use super::part::Part;
 use super::{ObjectStore, StoreError};
 use crate::kinds::Kind;
 use crate::store::Store;
 
 /// Names that are looked up before the first of them is given.
 const NAMES_AT_ONCE: usize = 32;
+
+impl<K: Kind> ObjectStore<K> {
+    /// The batches of some ids as far as they lie in files: their numbers, their files, and their numbers there.
+    fn batches_of(&self, ids: Range<u64>) -> impl Iterator<Item = (usize, &Part, usize)> {
+        let upto = ids.end.min(self.len());
+        let ends = self.locate(ids.start).and_then(|first| Ok((first.0, self.locate(upto.max(1) - 1)?.0)));
+        let batches = ends.map_or(0..0, |(first, last)| first..last + 1);
+        batches.filter_map(|idx| {
+            let batch = &self.batches[idx];
+            Some((idx, &**self.files.parts.get(batch.part)?, batch.idx))
+        })
+    }
+}
 
 impl<K: Kind> Store for ObjectStore<K> {
     fn path(&self) -> &Path {
@@ -93,21 +107,18 @@ impl<K: Kind> Store for ObjectStore<K> {
     }
 
     fn read_ahead(&self, ids: Range<u64>) -> bool {
-        let upto = ids.end.min(self.len());
-        let (Ok((first, _)), Ok((last, _))) = (self.locate(ids.start), self.locate(upto.max(1) - 1)) else {
-            return true;
-        };
         let mut is_by_system = true;
-        for idx in first..=last {
-            let batch = &self.batches[idx];
-            // Objects in memory have no part.
-            let Some(part) = self.files.parts.get(batch.part) else { continue };
+        for (idx, part, of_part) in self.batches_of(ids) {
             is_by_system &= !part.map.is_read();
             if !self.is_checked(idx) {
-                part.read_ahead(batch.idx);
+                part.read_ahead(of_part);
             }
         }
         is_by_system
+    }
+
+    fn let_go(&self, ids: Range<u64>) {
+        self.batches_of(ids).for_each(|(_, part, of_part)| part.let_go(of_part));
     }
 
     fn confirm(&self) -> Result<(), StoreError> {

@@ -135,6 +135,21 @@ impl Map {
         }
     }
 
+    /// Takes some bytes out of the process's memory if the file is mapped. The system may keep them in its cache, and their next use
+    /// brings them back.
+    ///
+    /// # Panics
+    /// When the file has fewer bytes.
+    pub(crate) fn let_go(&self, range: Range<usize>) {
+        assert!(range.end <= self.len(), "bytes {range:?} of {}", self.len());
+        #[cfg(all(unix, not(miri)))]
+        if let Some(watched) = self.opened.as_ref().and_then(|opened| opened.watched.as_ref()) {
+            let (dont_need, map) = (memmap2::UncheckedAdvice::DontNeed, watched.map());
+            // SAFETY: a page of a shared map that nobody writes has the same bytes when it is read again.
+            let _ = unsafe { map.unchecked_advise_range(dont_need, range.start, range.len()) };
+        }
+    }
+
     /// Whether all bytes used so far are those of the file that was opened. Once false, it stays so.
     pub(crate) fn is_whole(&self) -> bool {
         // No bus error reports the rest of a truncated file's last page, which reads as zeros, nor a file that was

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -239,9 +240,19 @@ impl Part {
 
     /// Asks the system to read a batch, as [`Map::read_ahead`].
     pub(super) fn read_ahead(&self, idx: usize) {
+        self.map.read_ahead(self.range(idx));
+    }
+
+    /// Takes a batch out of the process's memory, as [`Map::let_go`].
+    pub(super) fn let_go(&self, idx: usize) {
+        self.map.let_go(self.range(idx));
+    }
+
+    /// The place of a batch in the file.
+    fn range(&self, idx: usize) -> Range<usize> {
         let block = &self.batches[idx].block;
         let start = block.offset() as usize;
-        self.map.read_ahead(start..start + block_bytes(block));
+        start..start + block_bytes(block)
     }
 
     /// The first bytes of a batch.

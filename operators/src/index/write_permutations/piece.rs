@@ -73,6 +73,8 @@ impl Piece {
                 *made = maker.append(ids, lists, interrupt);
             }
         });
+        // Otherwise the last slot does this for all pieces, at the end.
+        store.let_go(self.first()..self.first() + PIECE_IDS);
         let mut all = Vec::with_capacity(self.ids.len() * maker.length());
         for (_, lists, made) in parts {
             made?;
