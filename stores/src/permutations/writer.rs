@@ -29,19 +29,22 @@ impl PermutationBatch {
     /// Ids of a batch: a whole file has batches of the ids from a multiple of it to the next.
     pub const IDS: u64 = layout::ROWS as u64;
 
-    /// The batch of a whole file that begins with the id `first`, from the lists of all its objects in order.
+    /// The batch of a whole file that begins with the id `first`, from the lists of all its objects in order, in pieces of whole
+    /// lists.
     ///
     /// # Panics
     /// When no batch begins with this id, or these are not the lists of its objects.
-    pub fn new(store: &dyn Store, first: u64, lists: &[u16], length: usize) -> Self {
+    pub fn new(store: &dyn Store, first: u64, lists: &[Vec<u16>], length: usize) -> Self {
         assert!(first.is_multiple_of(Self::IDS), "{first} begins no batch");
         let ids = first..store.ids_count().min(first + Self::IDS);
-        let (rows, objects) = ((ids.end - ids.start) as usize, lists.len() / length);
-        assert_eq!(lists.len(), store.count(ids.clone()) as usize * length, "lists of the batch's objects");
+        let (rows, objects) = ((ids.end - ids.start) as usize, store.count(ids.clone()) as usize);
+        let numbers: usize = lists.iter().map(Vec::len).sum();
+        assert_eq!(numbers, objects * length, "lists of the batch's objects");
         let columns = if objects == rows {
-            columns(lists, length)
+            columns(lists.iter().map(Vec::as_slice), rows, length)
         } else {
-            let (mut all, mut lists) = (Vec::with_capacity(rows * length), lists.chunks_exact(length));
+            let mut all = Vec::with_capacity(rows * length);
+            let mut lists = lists.iter().flat_map(|lists| lists.chunks_exact(length));
             for id in ids {
                 if store.has(id) {
                     all.extend_from_slice(lists.next().expect("counted above"));
@@ -49,17 +52,17 @@ impl PermutationBatch {
                     all.resize(all.len() + length, 0);
                 }
             }
-            columns(&all, length)
+            columns([&all[..]], rows, length)
         };
         Self { first, columns }
     }
 }
 
-/// Lists as a column for each place.
-fn columns(lists: &[u16], length: usize) -> Vec<ArrayRef> {
+/// Lists, in pieces of whole ones, as a column for each place.
+fn columns<'a>(pieces: impl IntoIterator<Item = &'a [u16]>, rows: usize, length: usize) -> Vec<ArrayRef> {
     let mut columns: Vec<Vec<u16>> = Vec::new();
-    columns.resize_with(length, || Vec::with_capacity(lists.len() / length));
-    for lists in lists.chunks(LISTS_AT_ONCE * length) {
+    columns.resize_with(length, || Vec::with_capacity(rows));
+    for lists in pieces.into_iter().flat_map(|piece| piece.chunks(LISTS_AT_ONCE * length)) {
         for (place, column) in columns.iter_mut().enumerate() {
             column.extend(lists.iter().skip(place).step_by(length));
         }
@@ -230,8 +233,9 @@ impl PermutationWriter {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        self.file.write(columns(&self.waiting, self.length))?;
-        self.first += (self.waiting.len() / self.length) as u64;
+        let rows = self.waiting.len() / self.length;
+        self.file.write(columns([&self.waiting[..]], rows, self.length))?;
+        self.first += rows as u64;
         self.waiting.clear();
         Ok(())
     }

@@ -22,10 +22,10 @@ use super::piece::{Making, PIECE_IDS, Piece, make_each};
 use crate::devices::stage::{BlockOutcome, DeviceTask, Sizes, Taken};
 use crate::resources;
 
-/// Pieces of a firing, for each slot, if their lists are short.
-const PIECES_PER_SLOT: usize = 4;
+/// Pieces of a firing, for each slot, if their lists are short and quickly made.
+const PIECES_PER_SLOT: usize = 8;
 /// Bytes of the lists that a slot makes in a firing. Long lists have more, as a slot makes those of one piece at least.
-const FIRING_BYTES: usize = 1 << 20;
+const FIRING_BYTES: usize = 2 << 20;
 const _: () = assert!(FIRING_BYTES == PIECES_PER_SLOT * PIECE_IDS as usize * 32 * size_of::<u16>());
 /// Vectors and numbers of a block: 64 MiB at most go to a device.
 const BLOCK: [u64; 2] = [1 << 18, 1 << 24];
@@ -99,7 +99,10 @@ impl AllLists {
     /// Pieces that a firing takes.
     fn pieces(&self) -> usize {
         let bytes = PIECE_IDS as usize * self.wanted.length * size_of::<u16>();
-        self.slots * (FIRING_BYTES / bytes).clamp(1, PIECES_PER_SLOT)
+        // Lists by other distances take long, and a firing says only at its end how far it is.
+        let is_quick = self.pivots.as_ref().is_some_and(|pivots| pivots.on_device.is_some());
+        let most = if is_quick { PIECES_PER_SLOT } else { 1 };
+        self.slots * (FIRING_BYTES / bytes).clamp(1, most)
     }
 
     /// Puts the file on disk under its name.

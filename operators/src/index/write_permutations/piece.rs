@@ -66,22 +66,25 @@ impl Piece {
             store.read_ahead(first..first + PIECE_IDS);
         }
         store.bring_in_until(&self.ids, interrupt)?;
-        let parts = self.ids.chunks(PART_OBJECTS).map(|ids| (ids, Vec::new(), Ok(())));
-        let mut parts: Vec<(&[u64], Vec<u16>, Result<(), PermutationError>)> = parts.collect();
+        let parts = self.ids.chunks(PART_OBJECTS).map(|ids| Part { ids, lists: Ok(Vec::new()) });
+        let mut parts: Vec<Part<'_>> = parts.collect();
         inside.for_each_chunk_of(&mut parts, 1, |_, parts| {
-            for (ids, lists, made) in parts {
-                *made = maker.append(ids, lists, interrupt);
+            for Part { ids, lists: made } in parts {
+                let mut lists = Vec::with_capacity(ids.len() * maker.length());
+                *made = maker.append(ids, &mut lists, interrupt).map(|()| lists);
             }
         });
         // Otherwise the last slot does this for all pieces, at the end.
         store.let_go(self.first()..self.first() + PIECE_IDS);
-        let mut all = Vec::with_capacity(self.ids.len() * maker.length());
-        for (_, lists, made) in parts {
-            made?;
-            all.extend_from_slice(&lists);
-        }
-        Ok(PermutationBatch::new(store, self.first(), &all, maker.length()))
+        let lists = parts.into_iter().map(|part| part.lists).collect::<Result<Vec<Vec<u16>>, _>>()?;
+        Ok(PermutationBatch::new(store, self.first(), &lists, maker.length()))
     }
+}
+
+/// Some objects of a piece, and their lists.
+struct Part<'a> {
+    ids: &'a [u64],
+    lists: Result<Vec<u16>, PermutationError>,
 }
 
 /// Makes pieces beside each other as slots are free.
