@@ -4,6 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::picture::rows_at_once;
 use crate::pieces::{Pieces, fill};
 
 /// Units of a grey level in which weighted estimates are summed.
@@ -95,8 +96,14 @@ impl SharedSums {
     /// The weighted means of all rows; nothing if `pieces` was cancelled.
     pub fn means(&self, pieces: &mut Pieces<'_>) -> Option<Vec<f32>> {
         let mut means = vec![0.0; self.rows * self.width];
-        let write = |block: usize, means: &mut [&mut [f32]]| lock(&self.blocks[block]).write_means(means[0]);
-        fill(pieces, &mut [&mut means], BLOCK_ROWS * self.width, write).then_some(means)
+        let blocks_at_once = rows_at_once(self.width).div_ceil(BLOCK_ROWS);
+        let write = |part: usize, means: &mut [&mut [f32]]| {
+            let blocks = &self.blocks[part * blocks_at_once..];
+            for (block, means) in blocks.iter().zip(means[0].chunks_mut(BLOCK_ROWS * self.width)) {
+                lock(block).write_means(means);
+            }
+        };
+        fill(pieces, &mut [&mut means], blocks_at_once * BLOCK_ROWS * self.width, write).then_some(means)
     }
 }
 
@@ -112,25 +119,24 @@ mod tests {
 
     #[test]
     fn blocks_add_up_to_the_sums_of_all_rows() {
-        let (top, rows, width) = (5, 70, 3);
-        let (shared, mut whole) = (SharedSums::new(top, rows, width), Sums::new(top, rows, width));
-        for (number, first, count) in
-            [(1, 0, 5), (2, 0, 6), (3, 4, 40), (4, 36, 2), (5, 30, 45), (6, 74, 9), (7, 75, 4)]
-        {
-            let mut added = Sums::new(first, count, width);
-            added
-                .estimates
-                .iter_mut()
-                .enumerate()
-                .for_each(|(at, sum)| *sum = (number * (at as i64 + 1)) << 9);
-            added.weights.iter_mut().for_each(|sum| *sum = number);
-            shared.add(&added);
-            whole.add(&added);
+        // Means are computed in one part and in several.
+        for width in [3, 5_000] {
+            let (top, rows) = (5, 70);
+            let (shared, mut whole) = (SharedSums::new(top, rows, width), Sums::new(top, rows, width));
+            let added = [(1, 0, 5), (2, 0, 6), (3, 4, 40), (4, 36, 2), (5, 30, 45), (6, 74, 9), (7, 75, 4)];
+            for (number, first, count) in added {
+                let mut added = Sums::new(first, count, width);
+                let estimates = added.estimates.iter_mut().enumerate();
+                estimates.for_each(|(at, sum)| *sum = (number * (at as i64 + 1)) << 9);
+                added.weights.iter_mut().for_each(|sum| *sum = number);
+                shared.add(&added);
+                whole.add(&added);
+            }
+            let mut expected = vec![0.0; rows * width];
+            whole.write_means(&mut expected);
+            assert!(expected[0] > 0.0 && expected[width * rows - 1] > 0.0);
+            assert!(shared.means(&mut one_by_one()) == Some(expected), "{width} pixels a row");
+            assert_eq!(shared.means(&mut |_, _| false), None);
         }
-        let mut expected = vec![0.0; rows * width];
-        whole.write_means(&mut expected);
-        assert!(expected[0] > 0.0 && expected[width * rows - 1] > 0.0);
-        assert_eq!(shared.means(&mut one_by_one()), Some(expected));
-        assert_eq!(shared.means(&mut |_, _| false), None);
     }
 }

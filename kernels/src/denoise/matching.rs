@@ -9,7 +9,7 @@ use crate::lanes::{self, Lanes, Work};
 use crate::pieces::{Pieces, fill};
 
 use super::parameters::{EXACT_BELOW, Phase, STACK_MAX, STEPS};
-use super::picture::ROWS_AT_ONCE;
+use super::picture::rows_at_once;
 
 /// Grey levels from 0 in each direction that are told apart.
 pub(crate) const LEVELS_MAX: f64 = 1024.0;
@@ -57,15 +57,16 @@ impl Pixels {
         let part = (width + 2 * margin) / step + 2 + WIDTH;
         let stride = part * step;
         let mut values = vec![0.0; stride * height];
+        let rows_at_once = rows_at_once(width);
         let arrange = |block: usize, rows: &mut [&mut [f32]]| {
-            let levels = plane[block * ROWS_AT_ONCE * width..].chunks_exact(width);
+            let levels = plane[block * rows_at_once * width..].chunks_exact(width);
             for (row, levels) in rows[0].chunks_exact_mut(stride).zip(levels) {
                 for (x, level) in levels.iter().enumerate() {
                     row[(margin + x) % step * part + (margin + x) / step] = pixel(*level);
                 }
             }
         };
-        fill(pieces, &mut [&mut values], ROWS_AT_ONCE * stride, arrange).then_some(Self {
+        fill(pieces, &mut [&mut values], rows_at_once * stride, arrange).then_some(Self {
             height,
             width,
             step,

@@ -105,8 +105,13 @@ impl Sample for f32 {
     }
 }
 
-/// Rows that a thread converts from one form to another at a time.
-pub(crate) const ROWS_AT_ONCE: usize = 32;
+/// Numbers that a thread converts from one form to another at a time, at least: fewer take less time than another thread to begin.
+const AT_ONCE_MIN: usize = 1 << 17;
+
+/// Rows of a plane that a thread converts from one form to another at a time.
+pub(crate) fn rows_at_once(width: usize) -> usize {
+    AT_ONCE_MIN.div_ceil(width)
+}
 
 /// Steps of samples of 16 bits in a grey level.
 pub(crate) const WORDS_PER_LEVEL: f32 = 257.0;
@@ -241,9 +246,10 @@ impl Picture {
         let width = self.width.max(width_min);
         let mut planes = vec![vec![0.0; width * rows.len()]; self.colours()];
         let mut slices: Vec<&mut [f32]> = planes.iter_mut().map(Vec::as_mut_slice).collect();
-        let is_done = fill(pieces, &mut slices, ROWS_AT_ONCE * width, |part, planes| {
+        let rows_at_once = rows_at_once(width);
+        let is_done = fill(pieces, &mut slices, rows_at_once * width, |part, planes| {
             for y in 0..planes[0].len() / width {
-                let row = mirrored(rows.start + part * ROWS_AT_ONCE + y, self.height) * self.width;
+                let row = mirrored(rows.start + part * rows_at_once + y, self.height) * self.width;
                 for x in 0..width {
                     let (to, from) = (y * width + x, (row + mirrored(x, self.width)) * self.channels);
                     if let [grey] = planes {
@@ -305,10 +311,10 @@ struct Planes<'a> {
 impl Planes<'_> {
     /// Replaces samples, from the first row of the planes on. Returns false if `pieces` was cancelled.
     fn write<T: Sample>(&self, samples: &mut [T], pieces: &mut Pieces<'_>) -> bool {
-        let row = self.width * self.channels;
-        fill(pieces, &mut [samples], ROWS_AT_ONCE * row, |part, samples| {
+        let (row, rows_at_once) = (self.width * self.channels, rows_at_once(self.width));
+        fill(pieces, &mut [samples], rows_at_once * row, |part, samples| {
             for (y, samples) in samples[0].chunks_exact_mut(row).enumerate() {
-                let first = (part * ROWS_AT_ONCE + y) * self.plane_width;
+                let first = (part * rows_at_once + y) * self.plane_width;
                 for (x, pixel) in samples.chunks_exact_mut(self.channels).enumerate() {
                     self.write_pixel(first + x, pixel);
                 }

@@ -112,6 +112,27 @@ proptest! {
 }
 
 #[test]
+fn a_picture_whose_planes_are_converted_in_parts_is_that_of_its_strips() {
+    // Rows of a part are no multiple of the rows that a lock protects.
+    let (width, height) = (1500, 120);
+    let picture = noisy(width, height, 3, 25.0, 9);
+    let parameters = small(Parameters::of(Profile::Fast, 25.0), 3);
+    let path = CodePath::detect();
+    let whole = denoised(&picture, parameters, 25.0, path, height);
+    assert!(whole == denoised(&picture, parameters, 25.0, path, 40));
+    let mut counts = Vec::new();
+    let mut backwards = |count: usize, f: &(dyn Fn(usize) + Sync)| {
+        counts.push(count);
+        (0..count).rev().for_each(f);
+        true
+    };
+    let mut back = picture;
+    assert!(Denoiser::new(parameters, 25.0, path).unwrap().denoise(&mut back, &mut backwards, &|_| {}));
+    assert!(whole == back);
+    assert!(counts.iter().all(|count| *count > 1), "{counts:?}");
+}
+
+#[test]
 fn the_order_of_bands_changes_no_bit() {
     let picture = noisy(60, 70, 3, 25.0, 4);
     let denoiser = Denoiser::new(Parameters::of(Profile::Fast, 25.0), 25.0, CodePath::detect()).unwrap();

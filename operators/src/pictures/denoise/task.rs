@@ -29,9 +29,7 @@ const STRIP_ROWS_MIN: usize = 64;
 /// From this many samples on, a picture is cut into a strip for each device at least.
 const SHARED_SAMPLES_MIN: usize = 4 << 20;
 /// Pictures that a slot denoises in one firing, so that slots seldom wait for the last picture.
-const PICTURES_PER_SLOT: usize = 8;
-/// Samples that slots denoise in one firing: a firing has several large pictures only if they are few bytes.
-const SLOT_SAMPLES_MAX: u64 = 32 << 20;
+const PICTURES_PER_SLOT: usize = 2;
 
 /// Devices, and the numbers of those that may be used.
 type Chosen = (Arc<Devices>, Arc<[usize]>);
@@ -52,7 +50,7 @@ pub(super) fn stage_of(
     let sizes = Sizes {
         block: [1, u64::MAX],
         block_min: [0; 2],
-        slots: [(PICTURES_PER_SLOT * slots) as u64, SLOT_SAMPLES_MAX],
+        slots: [(PICTURES_PER_SLOT * slots) as u64, u64::MAX],
         blocks_per_device: BLOCKS_PER_DEVICE,
     };
     let limits = devices.as_ref().map(|(devices, allowed)| Limits::of(devices, allowed, strip_bytes_max));
@@ -249,10 +247,7 @@ impl DeviceTask for Cleaning {
     }
 
     fn take(&mut self, cx: &mut Context<'_>, device: bool) -> Result<Option<Taken<Strip>>, BoxError> {
-        let whole = |strip: Strip| {
-            let samples = strip.pixels() * strip.row.picture.channels() as u64;
-            if device { Taken::Whole(strip) } else { Taken::Piece(strip, [1, samples]) }
-        };
+        let whole = |strip: Strip| if device { Taken::Whole(strip) } else { Taken::Piece(strip, [1, 0]) };
         if let Some(strip) = self.waiting.pop_front() {
             return Ok(Some(whole(strip)));
         }
