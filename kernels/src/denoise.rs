@@ -23,6 +23,7 @@ mod filter;
 mod progress;
 mod phases;
 mod strip;
+mod tiles;
 mod video;
 pub mod device;
 mod reference;

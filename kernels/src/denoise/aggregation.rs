@@ -55,6 +55,16 @@ impl Sums {
         }
     }
 
+    /// Adds sums of a part of the rows, `width` of each from a column on.
+    fn add_part(&mut self, (top, left): (usize, usize), width: usize, estimates: &[i64], weights: &[i64]) {
+        for (sums, added) in [(&mut self.estimates, estimates), (&mut self.weights, weights)] {
+            let rows = sums[(top - self.top) * self.width..].chunks_mut(self.width);
+            for (sums, added) in rows.zip(added.chunks(width)) {
+                sums[left..][..width].iter_mut().zip(added).for_each(|(sum, term)| *sum += term);
+            }
+        }
+    }
+
     /// Writes the weighted means.
     fn write_means(&self, means: &mut [f32]) {
         for ((mean, estimate), weight) in means.iter_mut().zip(&self.estimates).zip(&self.weights) {
@@ -90,6 +100,28 @@ impl SharedSums {
         let blocks = block(added.top)..(block(added.bottom()) + 1).min(self.blocks.len());
         for block in self.blocks.get(blocks).unwrap_or_default() {
             lock(block).add(added);
+        }
+    }
+
+    /// Adds sums of a part of the plane, in rows of `width` from a row and a column on.
+    pub fn add_part(&self, (top, left): (usize, usize), width: usize, estimates: &[i64], weights: &[i64]) {
+        let bottom = top + estimates.len() / width;
+        for (number, block) in self.blocks.iter().enumerate() {
+            let first = self.top + number * BLOCK_ROWS;
+            let (from, upto) = (top.max(first), bottom.min(first + BLOCK_ROWS));
+            if from < upto {
+                let part = (from - top) * width..(upto - top) * width;
+                lock(block).add_part((from, left), width, &estimates[part.clone()], &weights[part]);
+            }
+        }
+    }
+
+    /// Becomes sums of nothing.
+    pub fn clear(&mut self) {
+        for block in &mut self.blocks {
+            let sums = block.get_mut().unwrap_or_else(PoisonError::into_inner);
+            sums.estimates.fill(0);
+            sums.weights.fill(0);
         }
     }
 
@@ -138,5 +170,25 @@ mod tests {
             assert!(shared.means(&mut one_by_one()) == Some(expected), "{width} pixels a row");
             assert_eq!(shared.means(&mut |_, _| false), None);
         }
+    }
+
+    #[test]
+    fn parts_of_rows_add_up_to_whole_rows() {
+        let (rows, width) = (70, 9);
+        let (mut parts, whole) = (SharedSums::new(0, rows, width), SharedSums::new(0, rows, width));
+        for (top, count, left, columns) in [(0, 70, 2, 4), (30, 3, 0, 9), (31, 39, 5, 1), (64, 6, 8, 1)] {
+            let numbers: Vec<i64> = (1..=(count * columns) as i64).collect();
+            parts.add_part((top, left), columns, &numbers, &numbers[..]);
+            let mut added = Sums::new(top, count, width);
+            for (at, number) in numbers.into_iter().enumerate() {
+                let to = at / columns * width + left + at % columns;
+                (added.estimates[to], added.weights[to]) = (number, number);
+            }
+            whole.add(&added);
+        }
+        let means = parts.means(&mut one_by_one());
+        assert!(means.is_some() && means == whole.means(&mut one_by_one()));
+        parts.clear();
+        assert_eq!(parts.means(&mut one_by_one()), Some(vec![0.0; rows * width]));
     }
 }

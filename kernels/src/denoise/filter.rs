@@ -85,15 +85,22 @@ impl Filter {
         Self { tables, along: Along { kind: along, cosines: sizes.map(flat).collect() } }
     }
 
-    /// Filters stacks of each plane, and adds the estimates.
-    pub fn add(&self, path: CodePath, rows: Rows, planes: &mut [Plane<'_>], stacks: &[Matches]) {
+    /// Filters stacks of each plane, and adds the estimates to sums of a layout.
+    pub fn add(
+        &self,
+        path: CodePath,
+        rows: Rows,
+        planes: &mut [Plane<'_>],
+        stacks: &[Matches],
+        layout: &impl Layout,
+    ) {
         let along = &self.along;
         match &self.tables {
             Sized::Eight(tables) => {
-                lanes::run(path, Stacks { tables: &**tables, along, rows, planes, stacks });
+                lanes::run(path, Stacks { tables: &**tables, along, rows, planes, stacks, layout });
             }
             Sized::Eleven(tables) => {
-                lanes::run(path, Stacks { tables: &**tables, along, rows, planes, stacks });
+                lanes::run(path, Stacks { tables: &**tables, along, rows, planes, stacks, layout });
             }
         }
     }
@@ -107,6 +114,19 @@ pub(crate) struct Rows {
     pub width: usize,
 }
 
+/// The places of pixels in sums.
+pub(crate) trait Layout {
+    /// The number of the sums for the pixel in a row and a column of the planes.
+    fn number(&self, y: usize, x: usize) -> usize;
+}
+
+impl Layout for Rows {
+    #[inline(always)]
+    fn number(&self, y: usize, x: usize) -> usize {
+        (y - self.top) * self.width + x
+    }
+}
+
 /// A plane whose stacks are filtered.
 pub(crate) struct Plane<'a> {
     pub rule: Rule,
@@ -117,20 +137,21 @@ pub(crate) struct Plane<'a> {
 }
 
 /// Stacks to filter.
-struct Stacks<'a, 'p, const P: usize, const R: usize> {
+struct Stacks<'a, 'p, T, const P: usize, const R: usize> {
     tables: &'a Tables<P, R>,
     along: &'a Along,
     rows: Rows,
     planes: &'a mut [Plane<'p>],
     stacks: &'a [Matches],
+    layout: &'a T,
 }
 
-impl<const P: usize, const R: usize> Work for Stacks<'_, '_, P, R> {
+impl<T: Layout, const P: usize, const R: usize> Work for Stacks<'_, '_, T, P, R> {
     type Done = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { tables, along, rows, planes, stacks } = self;
+        let Self { tables, along, rows, planes, stacks, layout } = self;
         let mut stack = [[[0f32; R]; P]; STACK_MAX];
         let mut model = [[[0f32; R]; P]; STACK_MAX];
         // Other transforms along stacks are treated as if patches did not overlap.
@@ -154,7 +175,7 @@ impl<const P: usize, const R: usize> Work for Stacks<'_, '_, P, R> {
                     }
                 };
                 along.inverse(lanes, stack);
-                add_estimates(lanes, tables, stack, matches, weight, plane.sums);
+                add_estimates(lanes, tables, stack, matches, weight, (&mut *plane.sums, layout));
             }
         }
     }
@@ -168,7 +189,7 @@ fn add_estimates<L: Lanes, const P: usize, const R: usize>(
     stack: &[Patch<P, R>],
     matches: &Matches,
     weight: f32,
-    sums: &mut Sums,
+    (sums, layout): (&mut Sums, &impl Layout),
 ) {
     let mut scales = [[0f32; R]; P];
     let mut weights = [[0i64; R]; P];
@@ -179,14 +200,9 @@ fn add_estimates<L: Lanes, const P: usize, const R: usize>(
             weights[i][j] = rounded(part * WEIGHT_UNITS as f32);
         }
     }
-    let rows = sums.top..sums.bottom();
     for (patch, (y, x)) in stack.iter().zip(&matches.places) {
-        // Patches of other frames only help the stack.
-        if !rows.contains(&(*y as usize)) {
-            continue;
-        }
         let estimate = two_dimensional(lanes, &tables.inverse, &tables.inverse_columns, patch);
-        let from = (*y as usize - sums.top) * sums.width + *x as usize;
+        let from = layout.number(*y as usize, *x as usize);
         for i in 0..P {
             let at = from + i * sums.width;
             let row: &mut [i64; P] = sums.estimates[at..].first_chunk_mut().expect("the patch lies inside");

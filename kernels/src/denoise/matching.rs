@@ -139,7 +139,7 @@ pub(crate) fn search<T>(
     let mut found = Vec::with_capacity(ys.len());
     for rows in ys.chunk_by(|a, b| a + phase.step == *b).flat_map(|rows| rows.chunks(ROWS)) {
         let mut of_rows: Vec<Vec<T>> = rows.iter().map(|_| Vec::with_capacity(xs.len())).collect();
-        let most = WIDTH - phase.patch / phase.step;
+        let most = columns_at_once(phase);
         for columns in xs.chunk_by(|a, b| a + phase.step == *b).flat_map(|columns| columns.chunks(most)) {
             let tile = Tile { pixels, rows, columns, phase, displacements };
             // Constants for the default profile, so that its loops are unrolled.
@@ -152,6 +152,11 @@ pub(crate) fn search<T>(
         found.extend(of_rows);
     }
     found
+}
+
+/// Reference patches of a row that are compared at once.
+pub(crate) fn columns_at_once(phase: &Phase) -> usize {
+    WIDTH - phase.patch / phase.step
 }
 
 /// Reference patches of some rows that are compared at once; rows and columns grow by the step.
@@ -195,19 +200,21 @@ impl Best {
     }
 
     /// The difference and the rank of each match, the best first.
-    pub fn found(&self) -> impl Iterator<Item = (u64, usize)> {
-        let known = self.keys[..self.stack].iter().take_while(|key| **key != u64::MAX);
-        known.map(|key| (key >> RANK_BITS, (key & ((1 << RANK_BITS) - 1)) as usize))
+    pub fn found(&self) -> impl ExactSizeIterator<Item = (u64, usize)> {
+        let count = self.keys[..self.stack].iter().take_while(|key| **key != u64::MAX).count();
+        let parts = |key: &u64| (key >> RANK_BITS, (key & ((1 << RANK_BITS) - 1)) as usize);
+        self.keys[..count].iter().map(parts)
     }
 
     fn matches(&self, y: usize, x: usize, displacements: &[(i32, i32)]) -> Matches {
+        let found = self.found();
         // The patch itself differs by nothing and has rank 0.
-        let kept = 1 << self.found().count().max(1).ilog2();
+        let kept = 1 << found.len().max(1).ilog2();
         let place = |(_, rank): (u64, usize)| {
             let (dy, dx) = displacements[rank];
             ((y as i32 + dy) as u32, (x as i32 + dx) as u32)
         };
-        Matches { places: self.found().take(kept).map(place).collect() }
+        Matches { places: found.take(kept).map(place).collect() }
     }
 }
 

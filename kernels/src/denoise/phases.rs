@@ -11,7 +11,6 @@ use super::filter::{self, Filter, Plane, Rule};
 use super::matching::{Pixels, ROWS, displacements, matches};
 use super::parameters::{Colour, Parameters, ParametersError, Phase};
 use super::picture::Picture;
-use super::prediction::{self, Around};
 use super::progress::{Progress, patch_work};
 use crate::CodePath;
 use crate::pieces::Pieces;
@@ -21,11 +20,11 @@ const BAND: usize = ROWS;
 
 /// A phase with its tables.
 pub(crate) struct Stage {
-    phase: Phase,
-    filter: Filter,
-    displacements: Vec<(i32, i32)>,
+    pub phase: Phase,
+    pub filter: Filter,
+    pub displacements: Vec<(i32, i32)>,
     /// The work for a reference patch.
-    patch_work: u64,
+    pub patch_work: u64,
 }
 
 impl Stage {
@@ -60,30 +59,13 @@ pub(crate) struct Task<'a> {
     pub rows: Range<usize>,
     /// Rows of the whole picture.
     pub height: usize,
-    /// The frames of a video that the planes are of, below each other, if the picture is one of them.
-    pub around: Option<&'a Around<'a>>,
     pub progress: &'a Progress<'a>,
-}
-
-impl Task<'_> {
-    /// The row of the planes that is the picture's first one, if the planes began at row 0.
-    fn base(&self) -> usize {
-        self.around.map_or(0, |around| around.own)
-    }
-
-    /// The part of the planes that reference patches are of, by rows.
-    fn own(&self) -> Range<usize> {
-        match self.around {
-            Some(around) => around.own..around.own + self.height,
-            None => self.model.top..self.model.top + self.model.planes[0].len() / self.model.width,
-        }
-    }
 }
 
 /// The phases of some settings, with their tables.
 pub(crate) struct Phases {
     pub parameters: Parameters,
-    path: CodePath,
+    pub path: CodePath,
     pub first: Stage,
     pub second: Option<Stage>,
 }
@@ -113,17 +95,14 @@ impl Phases {
 
     /// Does a task; nothing if `pieces` was cancelled.
     pub fn run(&self, task: &Task<'_>, pieces: &mut Pieces<'_>) -> Option<Rows> {
-        let Task { stage, noisy, model, rules, ref rows, height, progress, .. } = *task;
-        let (width, base, own) = (noisy.width, task.base(), task.own());
+        let Task { stage, noisy, model, rules, ref rows, height, progress } = *task;
+        let width = noisy.width;
         let columns = grid(width, &stage.phase);
         let references = references(&stage.phase, rows, height);
-        let own = (own.start - model.top) * width..(own.end - model.top) * width;
         let alone = self.parameters.colour == Colour::Apart;
         let matched = &model.planes[..if alone { rules.len() } else { 1 }];
-        let pixels =
-            matched.iter().map(|plane| Pixels::new(&plane[own.clone()], width, &stage.phase, pieces));
+        let pixels = matched.iter().map(|plane| Pixels::new(plane, width, &stage.phase, pieces));
         let pixels = pixels.collect::<Option<Vec<_>>>()?;
-        let rows = base + rows.start..base + rows.end;
         let sums: Vec<_> = rules.iter().map(|_| SharedSums::new(rows.start, rows.len(), width)).collect();
         let bands: Vec<&[usize]> = references.chunks(BAND).collect();
         // Bands take each other's memory over: pages that the system clears for each of them would cost a twentieth of the time, and all
@@ -148,12 +127,12 @@ impl Phases {
     /// Computes the sums of the stacks of some rows of reference patches, by plane.
     fn band(&self, task: &Task<'_>, band: &[usize], columns: &[usize], pixels: &[Pixels], sums: &mut [Sums]) {
         let Task { stage, noisy, model, rules, height, .. } = *task;
-        let (width, base, own) = (noisy.width, task.base(), task.own().start);
+        let width = noisy.width;
         let skipped = (model.top - noisy.top) * width;
         let top = band[0].saturating_sub(stage.phase.half_window);
         let bottom = height.min(band[band.len() - 1] + reach(&stage.phase));
-        sums.iter_mut().for_each(|sums| sums.reset(base + top, bottom - top, width));
-        let rows: Vec<usize> = band.iter().map(|y| base + y - own).collect();
+        sums.iter_mut().for_each(|sums| sums.reset(top, bottom - top, width));
+        let rows: Vec<usize> = band.iter().map(|y| y - model.top).collect();
         let each = sums.iter_mut().zip(rules).zip(noisy.planes.iter().zip(&model.planes));
         let mut planes: Vec<Plane<'_>> = each
             .map(|((sums, rule), (noisy, model))| Plane {
@@ -165,17 +144,13 @@ impl Phases {
             .collect();
         // Stacks of one plane, or those that all planes share.
         let sharing = planes.len() / pixels.len();
-        for (plane, (pixels, planes)) in pixels.iter().zip(planes.chunks_mut(sharing)).enumerate() {
+        for (pixels, planes) in pixels.iter().zip(planes.chunks_mut(sharing)) {
             let (phase, displacements) = (&stage.phase, &stage.displacements);
-            let stacks = if let Some(around) = task.around {
-                prediction::matches(self.path, pixels, &rows, columns, phase, displacements, (around, plane))
-            } else {
-                let mut stacks = matches(self.path, pixels, &rows, columns, phase, displacements).concat();
-                let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
-                places.for_each(|place| place.0 += own as u32);
-                stacks
-            };
-            stage.filter.add(self.path, filter::Rows { top: model.top, width }, planes, &stacks);
+            let mut stacks = matches(self.path, pixels, &rows, columns, phase, displacements).concat();
+            let places = stacks.iter_mut().flat_map(|stack| &mut stack.places);
+            places.for_each(|place| place.0 += model.top as u32);
+            let rows = filter::Rows { top: model.top, width };
+            stage.filter.add(self.path, rows, planes, &stacks, &filter::Rows { top, width });
         }
     }
 }

@@ -29,6 +29,13 @@ pub(crate) struct Around<'a> {
     pub sides: [Vec<usize>; 2],
 }
 
+impl Around<'_> {
+    /// The first rows of all frames: the frame itself, the later ones, the earlier ones.
+    pub fn tops(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.own).chain(self.sides.iter().flatten().copied())
+    }
+}
+
 /// A match as a number, by which the matches of a reference patch are ordered.
 #[derive(Clone, Copy)]
 struct Key {

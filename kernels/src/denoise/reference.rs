@@ -114,10 +114,6 @@ fn phase(
                 }
             };
             for ((top, left), patch) in places.iter().zip(along(parameters.along, stack, true)) {
-                // Stacks of a frame give estimates for this frame.
-                if top / clip.height != frame {
-                    continue;
-                }
                 let estimate = sandwich(&back, &patch);
                 for (i, row) in estimate.iter().enumerate() {
                     for (j, value) in row.iter().enumerate() {

@@ -113,7 +113,6 @@ impl Denoiser {
             rules: &limits,
             rows: basic,
             height,
-            around: None,
             progress,
         };
         let basic = phases.run(&first, pieces)?;

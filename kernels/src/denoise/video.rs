@@ -1,20 +1,24 @@
-//! The frames of a video, denoised one after the other: stacks have patches of the frames around too.
+//! The frames of a video, denoised one after the other: stacks have patches of the frames around too, and give estimates for all of them.
 //!
-//! A frame's first phase needs as many frames before and after it as stacks may reach, and its second phase the first results of as
-//! many. Stacks of a frame give estimates for this frame alone, so a frame depends on no other frame's sums (docs/decisions/168).
+//! With `n` frames on each side, a frame has passed a phase when the stacks of `n` more frames were filtered, and these have patches of `n`
+//! frames more. So the first phase runs ahead of the second one, and a frame leaves when the 4 `n` frames after it were given, or 2 `n` if there
+//! is one phase (docs/decisions/168).
 //!
-//! Invariant: planes keep the frames that are still needed, one below the other, each in the place of its number. So a patch is a place in
-//! the planes, and patches of different frames never overlap.
+//! Invariants: planes keep the frames that are still needed, one below the other, each in the place of its number. So a patch is a place in
+//! the planes, and patches of different frames never overlap. Sums are whole numbers, so they do not depend on the order of stacks.
 
 use std::collections::VecDeque;
 
+use super::aggregation::SharedSums;
 use super::extents::Extents;
+use super::filter::Rule;
 use super::matching::pixel;
 use super::parameters::{Colour, Parameters, ParametersError};
-use super::phases::{Phases, Rows, Stage, Task};
+use super::phases::{Phases, Rows, Stage};
 use super::picture::Picture;
 use super::prediction::Around;
 use super::progress::Progress;
+use super::tiles::FrameTask;
 use crate::CodePath;
 use crate::pieces::Pieces;
 
@@ -31,7 +35,10 @@ pub struct Video {
     /// Rows of a frame in planes.
     height: usize,
     noisy: Kept,
+    /// Results of the first phase.
     basic: Kept,
+    first: Open,
+    second: Open,
     /// Frames that were given and whose results were not.
     waiting: VecDeque<Frame>,
     /// Numbers of the frames that come next: to be given, to pass the first phase, and to leave.
@@ -45,6 +52,24 @@ struct Frame {
     picture: Picture,
     /// The deviation of its noise; none without any.
     sigma: Option<f64>,
+}
+
+/// The sums of a phase for the frames to which stacks still add, each in the place of its number.
+struct Open {
+    /// By frame, then by plane.
+    sums: Vec<Vec<SharedSums>>,
+    /// The number of the frame whose stacks come next.
+    next: usize,
+}
+
+impl Open {
+    /// The weighted means of a frame, whose place gets empty; nothing if `pieces` was cancelled.
+    fn close(&mut self, frame: usize, pieces: &mut Pieces<'_>) -> Option<Vec<Vec<f32>>> {
+        let place = frame % self.sums.len();
+        let means = self.sums[place].iter().map(|sums| sums.means(pieces)).collect::<Option<_>>()?;
+        self.sums[place].iter_mut().for_each(SharedSums::clear);
+        Some(means)
+    }
 }
 
 /// Planes of the last frames, one below the other.
@@ -101,14 +126,20 @@ impl Video {
             Extents::new(&parameters, like.width(), like.height(), 0..like.height());
         let planes = like.colours();
         let matched = if parameters.colour == Colour::Apart { planes } else { 1 };
-        let kept = || Kept::new(places(frames), width * height, width, planes, matched);
+        let places = places(&phases, frames);
+        let kept = |places: usize| Kept::new(places, width * height, width, planes, matched);
+        let of_frame = || (0..planes).map(|_| SharedSums::new(0, height, width)).collect();
+        let open = |count: usize| Open { sums: (0..count).map(|_| of_frame()).collect(), next: 0 };
+        let [basics, seconds] = if phases.second.is_some() { [places, 2 * frames + 1] } else { [0, 0] };
         Ok(Self {
+            noisy: kept(places),
+            basic: kept(basics),
+            first: open(2 * frames + 1),
+            second: open(seconds),
             phases,
             frames,
             width,
             height,
-            noisy: kept(),
-            basic: kept(),
             waiting: VecDeque::new(),
             next_given: 0,
             next_basic: 0,
@@ -117,10 +148,12 @@ impl Video {
         })
     }
 
-    /// The memory that the planes of a long video take, in bytes.
+    /// The memory that the planes and sums of a video take, in bytes.
     pub fn bytes(&self) -> usize {
-        let of = |kept: &Kept| (kept.rows.planes.len() + kept.pixels.len()) * kept.size * size_of::<f32>();
-        places(self.frames) * (of(&self.noisy) + of(&self.basic))
+        let planes = |kept: &Kept| kept.rows.planes.iter().chain(&kept.pixels).map(Vec::len).sum::<usize>();
+        let sums = (self.first.sums.len() + self.second.sums.len()) * self.noisy.rows.planes.len();
+        let numbers = planes(&self.noisy) + planes(&self.basic);
+        numbers * size_of::<f32>() + sums * self.noisy.size * 2 * size_of::<i64>()
     }
 
     /// Gives the next frame, and the deviation of its noise in grey levels; none for a frame without noise, which stays as it is.
@@ -131,7 +164,7 @@ impl Video {
         assert!(!self.is_ready() && !self.is_ended, "a frame leaves before the next one is given");
         let planes = picture.planes(0..self.height, self.width, self.phases.parameters.colour);
         assert_eq!(planes[0].len(), self.noisy.size, "frames have one size");
-        self.noisy.put(self.next_given % places(self.frames), &planes);
+        self.noisy.put(self.next_given % self.places(), &planes);
         self.waiting.push_back(Frame { picture, sigma });
         self.next_given += 1;
     }
@@ -143,19 +176,18 @@ impl Video {
 
     /// Whether all frames that the next result depends on were given.
     pub fn is_ready(&self) -> bool {
-        let sides = if self.phases.second.is_some() { 2 } else { 1 };
-        let is_enough = self.next_given > self.next_left + sides * self.frames;
+        let is_enough = self.next_given >= self.next_left + self.places();
         !self.waiting.is_empty() && (is_enough || self.is_ended)
     }
 
     /// The pixels that the work of [`Video::denoise_next`] counts as.
     pub fn next_pixels(&self) -> u64 {
-        let (first, second) = self.shares();
-        (self.basics_needed() - self.next_basic) as u64 * first + second
+        let ((first, second), (firsts, seconds)) = (self.shares(), self.needed());
+        (firsts - self.first.next) as u64 * first + (seconds - self.second.next) as u64 * second
     }
 
-    /// The next frame without its noise; nothing if `pieces` was cancelled. `pieces` runs bands side by side, which tell `progress`
-    /// the pixels that they have done.
+    /// The next frame without its noise; nothing if `pieces` was cancelled, and then no frame leaves any more. `pieces` runs tiles side
+    /// by side, which tell `progress` the pixels that they have done.
     ///
     /// # Panics
     /// If the video is not [ready](Video::is_ready).
@@ -165,106 +197,137 @@ impl Video {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Option<Picture> {
         assert!(self.is_ready(), "the next result needs more frames");
-        while self.next_basic < self.basics_needed() {
-            let planes = self.first(pieces, progress)?;
-            self.basic.put(self.next_basic % places(self.frames), &planes);
-            self.next_basic += 1;
+        let picture = self.filter(pieces, progress).and_then(|()| self.leave(pieces));
+        if picture.is_none() {
+            // Some stacks have added to sums, and others have not.
+            self.waiting.clear();
         }
-        let planes = match &self.phases.second {
-            Some(second) => self.second(second, pieces, progress)?,
-            None => Some(self.basic.planes(self.next_left % places(self.frames))),
-        };
-        let Frame { mut picture, sigma } = self.waiting.pop_front()?;
-        self.next_left += 1;
-        if let (Some(planes), Some(_)) = (planes, sigma) {
-            let colour = self.phases.parameters.colour;
-            if !picture.put(0..self.height, &planes, self.width, colour, pieces) {
-                return None;
-            }
-        }
-        Some(picture)
+        picture
     }
 
-    /// The number of frames that must have passed the first phase before the next result.
-    fn basics_needed(&self) -> usize {
-        let after = if self.phases.second.is_some() { self.frames } else { 0 };
-        self.next_given.min(self.next_left + 1 + after)
+    /// The next frame, all of whose stacks were filtered; nothing if `pieces` was cancelled.
+    fn leave(&mut self, pieces: &mut Pieces<'_>) -> Option<Picture> {
+        let last = if self.phases.second.is_some() { &mut self.second } else { &mut self.first };
+        let planes = last.close(self.next_left, pieces)?;
+        let Frame { mut picture, sigma } = self.waiting.pop_front()?;
+        self.next_left += 1;
+        let colour = self.phases.parameters.colour;
+        let is_done = sigma.is_none() || picture.put(0..self.height, &planes, self.width, colour, pieces);
+        is_done.then_some(picture)
+    }
+
+    /// Filters the stacks that add to the next result, and those that these depend on.
+    fn filter(&mut self, pieces: &mut Pieces<'_>, progress: &(dyn Fn(u64) + Sync)) -> Option<()> {
+        let (firsts, seconds) = self.needed();
+        while self.first.next < firsts {
+            self.first_stacks(pieces, progress)?;
+            self.first.next += 1;
+            if self.phases.second.is_some() {
+                self.close_basics(pieces)?;
+            }
+        }
+        while self.second.next < seconds {
+            self.second_stacks(pieces, progress)?;
+            self.second.next += 1;
+        }
+        Some(())
+    }
+
+    /// Takes over the results of the first phase to which no stack adds any more; nothing if `pieces` was cancelled.
+    fn close_basics(&mut self, pieces: &mut Pieces<'_>) -> Option<()> {
+        let is_last = self.is_ended && self.first.next == self.next_given;
+        let end = if is_last { self.next_given } else { self.first.next.saturating_sub(self.frames) };
+        for frame in self.next_basic..end {
+            let (place, means) = (frame % self.places(), self.first.close(frame, pieces)?);
+            // A frame without noise is its own model.
+            match self.waiting[frame - self.next_left].sigma {
+                Some(_) => self.basic.put(place, &means),
+                None => self.basic.put(place, &self.noisy.planes(place)),
+            }
+        }
+        self.next_basic = end.max(self.next_basic);
+        Some(())
+    }
+
+    /// The numbers of the frames up to which stacks must be filtered in each phase before the next result.
+    fn needed(&self) -> (usize, usize) {
+        let after = |frames: usize| self.next_given.min(self.next_left + 1 + frames * self.frames);
+        if self.phases.second.is_some() { (after(3), after(1)) } else { (after(1), 0) }
     }
 
     /// The parts of a frame's pixels that each phase counts as.
     fn shares(&self) -> (u64, u64) {
         let pixels = (self.width * self.height) as u64;
-        let work = |stage: &Stage| stage.work(&(0..self.height), self.width, self.height);
-        let first = work(&self.phases.first);
-        let all = first + self.phases.second.as_ref().map_or(0, work);
+        let first = self.work(&self.phases.first);
+        let all = first + self.phases.second.as_ref().map_or(0, |second| self.work(second));
         let first = (u128::from(pixels) * u128::from(first) / u128::from(all)) as u64;
         (first, pixels - first)
     }
 
-    /// The frames around one, of those before `end`.
-    fn around<'a>(&self, pixels: &'a [Vec<f32>], frame: usize, end: usize) -> Around<'a> {
-        let top = |frame: usize| frame % places(self.frames) * self.height;
-        let later = (frame + 1..end).take(self.frames).map(top).collect();
-        let earlier = (0..frame).rev().take(self.frames).map(top).collect();
-        Around { pixels, height: self.height, own: top(frame), sides: [later, earlier] }
+    /// The work for a frame.
+    fn work(&self, stage: &Stage) -> u64 {
+        stage.work(&(0..self.height), self.width, self.height)
     }
 
-    /// The planes of the next frame after the first phase.
-    fn first(&self, pieces: &mut Pieces<'_>, progress: &(dyn Fn(u64) + Sync)) -> Option<Vec<Vec<f32>>> {
-        let (frame, share) = (self.next_basic, self.shares().0);
-        let Frame { picture, sigma } = &self.waiting[frame - self.next_left];
-        let Some(sigma) = sigma else {
-            progress(share);
-            return Some(self.noisy.planes(frame % places(self.frames)));
-        };
-        let stage = &self.phases.first;
-        let around = self.around(&self.noisy.pixels, frame, self.next_given);
-        let task = Task {
-            stage,
-            noisy: &self.noisy.rows,
-            model: &self.noisy.rows,
-            rules: &self.phases.limits(picture, *sigma),
-            rows: 0..self.height,
-            height: self.height,
-            around: Some(&around),
-            progress: &self.progress(stage, share, progress),
-        };
-        self.phases.run(&task, pieces).map(|done| done.planes)
+    /// The frames around one, of those before `end`, and their numbers in the order of [`Around::tops`].
+    fn around<'a>(&self, pixels: &'a [Vec<f32>], frame: usize, end: usize) -> (Around<'a>, Vec<usize>) {
+        let top = |frame: &usize| frame % self.places() * self.height;
+        let later: Vec<usize> = (frame + 1..end).take(self.frames).collect();
+        let earlier: Vec<usize> = (0..frame).rev().take(self.frames).collect();
+        let sides = [&later, &earlier].map(|side| side.iter().map(top).collect());
+        let around = Around { pixels, height: self.height, own: top(&frame), sides };
+        (around, [vec![frame], later, earlier].concat())
     }
 
-    /// The planes of the frame that leaves next after the second phase; none if it has no noise.
-    fn second(
+    /// Filters the next frame's stacks in the first phase.
+    fn first_stacks(&self, pieces: &mut Pieces<'_>, progress: &(dyn Fn(u64) + Sync)) -> Option<()> {
+        let limits = |picture: &Picture, sigma: f64| self.phases.limits(picture, sigma);
+        let models = (&self.noisy, self.next_given);
+        self.stacks((&self.phases.first, &self.first), models, &limits, pieces, (self.shares().0, progress))
+    }
+
+    /// As [`Video::first_stacks`], in the second phase.
+    fn second_stacks(&self, pieces: &mut Pieces<'_>, progress: &(dyn Fn(u64) + Sync)) -> Option<()> {
+        let variances = |picture: &Picture, sigma: f64| self.phases.variances(picture, sigma);
+        let (stage, models) = (self.phases.second.as_ref()?, (&self.basic, self.next_basic));
+        self.stacks((stage, &self.second), models, &variances, pieces, (self.shares().1, progress))
+    }
+
+    /// Filters the next frame's stacks in a phase, which counts as some pixels, with the frames before `end` as the model.
+    fn stacks(
         &self,
-        stage: &Stage,
+        (stage, open): (&Stage, &Open),
+        (model, end): (&Kept, usize),
+        rules: &dyn Fn(&Picture, f64) -> Vec<Rule>,
         pieces: &mut Pieces<'_>,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Option<Option<Vec<Vec<f32>>>> {
-        let (frame, share) = (self.next_left, self.shares().1);
-        let Frame { picture, sigma } = &self.waiting[0];
+        (share, progress): (u64, &(dyn Fn(u64) + Sync)),
+    ) -> Option<()> {
+        let Frame { picture, sigma } = &self.waiting[open.next - self.next_left];
+        // A frame without noise has no rule; its patches are in the stacks of the frames around.
         let Some(sigma) = sigma else {
             progress(share);
-            return Some(None);
+            return Some(());
         };
-        let around = self.around(&self.basic.pixels, frame, self.next_basic);
-        let task = Task {
+        let (around, numbers) = self.around(&model.pixels, open.next, end);
+        let sums: Vec<_> = numbers.iter().map(|number| &*open.sums[number % open.sums.len()]).collect();
+        let task = FrameTask {
             stage,
             noisy: &self.noisy.rows,
-            model: &self.basic.rows,
-            rules: &self.phases.variances(picture, *sigma),
-            rows: 0..self.height,
-            height: self.height,
-            around: Some(&around),
-            progress: &self.progress(stage, share, progress),
+            model: &model.rows,
+            rules: &rules(picture, *sigma),
+            around: &around,
+            sums: &sums,
+            progress: &Progress::new(share, self.work(stage), progress),
         };
-        self.phases.run(&task, pieces).map(|done| Some(done.planes))
+        task.run(&self.phases, pieces)
     }
 
-    fn progress<'a>(&self, stage: &Stage, share: u64, tell: &'a (dyn Fn(u64) + Sync)) -> Progress<'a> {
-        Progress::new(share, stage.work(&(0..self.height), self.width, self.height), tell)
+    fn places(&self) -> usize {
+        places(&self.phases, self.frames)
     }
 }
 
-/// Frames that planes keep: the second phase of one frame needs those before it, and the first phase that it waits for those after.
-fn places(frames: usize) -> usize {
-    3 * frames + 1
+/// Frames that planes keep: those between the frame that leaves next, and the last one of which it depends.
+fn places(phases: &Phases, frames: usize) -> usize {
+    if phases.second.is_some() { 4 * frames + 1 } else { 2 * frames + 1 }
 }

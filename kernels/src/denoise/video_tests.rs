@@ -133,16 +133,33 @@ proptest! {
     }
 }
 
+/// Frames of several tiles in both directions.
+fn of_many_tiles(channels: usize) -> Vec<Picture> {
+    frames((210, 60, channels), 4, (1, 2), 25.0, 3)
+}
+
 #[test]
-fn the_order_of_bands_changes_no_bit() {
-    let video = frames((40, 60, 3), 4, (1, 2), 25.0, 3);
+fn the_order_of_tiles_changes_no_bit() {
+    let video = of_many_tiles(3);
+    let mut most = 0;
     let mut backwards = |count: usize, f: &(dyn Fn(usize) + Sync)| {
+        most = most.max(count);
         (0..count).rev().for_each(f);
         true
     };
     let parameters = small(Profile::Default, 25.0);
     let back = denoised_by(&mut backwards, CodePath::detect(), &video, parameters, 25.0, 2);
     assert!(denoised(&video, parameters, 25.0, 2) == back);
+    assert!(most > 3, "{most} tiles");
+}
+
+#[test]
+fn many_tiles_are_near_the_definition() {
+    let video = of_many_tiles(1);
+    let parameters = Parameters { second: None, ..small(Profile::Default, 25.0) };
+    let expected = reference_video(&video, &parameters, 25.0, 2);
+    let (largest, share) = difference(&denoised(&video, parameters, 25.0, 2), &expected);
+    assert!(largest < 8.0 && share < 0.12, "{largest} {share}");
 }
 
 #[test]
@@ -161,14 +178,13 @@ fn frames_around_help_most_where_nothing_moves() {
 
 #[test]
 fn a_frame_without_noise_stays_and_helps_the_others() {
-    let mut video = frames((30, 20, 1), 4, (0, 1), 20.0, 4);
-    let clean = frames((30, 20, 1), 4, (0, 1), 0.0, 4);
+    let [clean, noisy] = [0.0, 20.0].map(|sigma| frames((30, 20, 1), 7, (0, 1), sigma, 4));
+    let mut video = noisy.clone();
     video[1] = clean[1].clone();
     let parameters = small(Profile::Default, 20.0);
     let mut of = Video::new(parameters, CodePath::detect(), 1, &video[0]).unwrap();
     let mut left = Vec::new();
-    for (nth, frame) in video.iter().enumerate() {
-        of.give(frame.clone(), (nth != 1).then_some(20.0));
+    let leave = |of: &mut Video, left: &mut Vec<Picture>| {
         while of.is_ready() {
             let (expected, told) = (of.next_pixels(), AtomicU64::new(0));
             let tell = |pixels| {
@@ -177,15 +193,38 @@ fn a_frame_without_noise_stays_and_helps_the_others() {
             left.push(of.denoise_next(&mut one_by_one(), &tell).unwrap());
             assert_eq!(told.load(Ordering::Relaxed), expected);
         }
+    };
+    for (nth, frame) in video.iter().enumerate() {
+        of.give(frame.clone(), (nth != 1).then_some(20.0));
+        leave(&mut of, &mut left);
     }
-    assert_eq!(left.len(), 2, "the last frames wait for those after them");
+    assert_eq!(left.len(), 3, "a frame waits for the four after it");
     of.end();
-    assert!(of.denoise_next(&mut |_, _| false, &|_| ()).is_none(), "a cancelled frame does not leave");
-    while of.is_ready() {
-        left.push(of.denoise_next(&mut one_by_one(), &|_| ()).unwrap());
+    leave(&mut of, &mut left);
+    assert!(left.len() == 7 && left[1] == video[1]);
+    let alone = denoised(&noisy, parameters, 20.0, 1);
+    assert!(psnr(&clean[0], &left[0]) > psnr(&clean[0], &alone[0]));
+    // Five frames with their pixels, twice, and the sums of three for each phase.
+    assert_eq!(of.bytes(), 600 * (2 * 2 * 5 * 4 + 2 * 3 * 16));
+}
+
+#[test]
+fn no_frame_leaves_a_cancelled_video() {
+    let video = frames((30, 20, 1), 2, (0, 1), 20.0, 4);
+    for cancelled in 0.. {
+        let mut of = Video::new(small(Profile::Default, 20.0), CodePath::detect(), 1, &video[0]).unwrap();
+        video.iter().for_each(|frame| of.give(frame.clone(), Some(20.0)));
+        of.end();
+        let mut calls = 0;
+        let mut pieces = |count: usize, f: &(dyn Fn(usize) + Sync)| {
+            calls += 1;
+            (0..count).for_each(f);
+            calls <= cancelled
+        };
+        if of.denoise_next(&mut pieces, &|_| ()).is_some() {
+            assert!(cancelled > 8, "{cancelled} calls");
+            break;
+        }
+        assert!(!of.is_ready());
     }
-    assert!(left.len() == 4 && left[1] == video[1]);
-    let noisy = denoised(&frames((30, 20, 1), 4, (0, 1), 20.0, 4), parameters, 20.0, 1);
-    assert!(psnr(&clean[0], &left[0]) > psnr(&clean[0], &noisy[0]));
-    assert!(of.bytes() > 4 * 2 * 2 * 600 * 4 - 1);
 }

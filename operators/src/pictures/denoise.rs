@@ -43,8 +43,9 @@ const PICTURES: Out =
 /// no noise is found passes unchanged, with a note. Depth and alpha stay.
 ///
 /// With `frames` the pictures are the frames of one video, in the order in which they come. Stacks then have patches of so many frames
-/// before and after the frame too (Dabov, Foi and Egiazarian, 2007). All frames have one size and depth. The box keeps the frames that
-/// it still needs, 3 x `frames` + 1 of them with their first results: 16 bytes a pixel in grey and 32 in colour for each, which `--stats` tells.
+/// before and after the frame too, and give estimates for all of them (Dabov, Foi and Egiazarian, 2007). All frames have one size and
+/// depth. The box keeps 4 x `frames` + 1 frames with their first results (16 bytes a pixel in grey and 32 in colour), and the sums of 2 x
+/// `frames` + 1 frames (32 bytes a pixel in grey and 96 in colour); `--stats` tells the sum.
 ///
 /// # Inputs
 /// `noisy`: pictures.
