@@ -1,6 +1,7 @@
 //! Stores whose files are read, not mapped.
 
 use super::*;
+use crate::store::Store;
 
 #[test]
 fn a_store_that_is_read_answers_as_one_that_is_mapped() {
@@ -50,4 +51,26 @@ fn a_file_that_is_cut_or_changed_under_a_store_that_is_read_fails_its_reads_for_
     fs::write(&path, &flipped).unwrap();
     let error = SignatureStore::open_by(&path, Access::Read).and_then(|store| store.verify()).unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+}
+
+#[test]
+fn batches_that_are_read_ahead_or_let_go_have_their_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    write(&path, 9000);
+    let of = |store: &SignatureStore, id: u64| Store::objects(store, &[id]).unwrap();
+    let expected = SignatureStore::open_by(&path, Access::Read).unwrap();
+    let store = SignatureStore::open_by(&path, Access::Map).unwrap();
+    // Only a mapped file is read by the system.
+    assert!(store.read_ahead(0..9000) && !expected.read_ahead(0..9000));
+    for ids in [0..4096, 4000..4200, 8999..20_000, 9000..9001, 0..u64::MAX] {
+        store.read_ahead(ids.clone());
+        store.bring_in([0, 4096, 8999]).unwrap();
+        store.let_go(ids.clone());
+        expected.let_go(ids);
+        assert!(store.is_in([0, 4096, 8999]), "a check counts once");
+        for id in [0, 4095, 4096, 8999] {
+            assert_eq!(&of(&store, id), &of(&expected, id));
+        }
+    }
 }
