@@ -14,11 +14,15 @@
 //! `what=long` compares one pair of long random texts with RapidFuzz, `what=similar` similar ones with edlib (`pip install edlib`), and
 //! `what=workers` the tiles of one pair on `workers=2` workers with one, by the wall clock.
 //!
+//! `what=pipeline` compares shipped pipelines on one worker with the kernel, by the wall clock.
+//!
 //! `cargo bench --bench edit -- rounds=7 texts=4096`
 
 mod support;
 #[path = "edit/long.rs"]
 mod long;
+#[path = "edit/pipeline.rs"]
+mod pipeline;
 #[path = "edit/weighted.rs"]
 mod weighted;
 
@@ -174,6 +178,9 @@ fn main() {
         |name: &str| arguments.text("what").is_none_or(|what| what.split(',').any(|what| what == name));
     if is_asked("weighted") {
         weighted::run(sizes.1);
+    }
+    if is_asked("pipeline") {
+        pipeline::run(16 * sizes.0, sizes.1);
     }
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().to_str().expect("a path in UTF-8");
