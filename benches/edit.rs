@@ -180,7 +180,7 @@ fn main() {
         weighted::run(sizes.1);
     }
     if is_asked("pipeline") {
-        pipeline::run(16 * sizes.0, sizes.1);
+        pipeline::run(64 * sizes.0, sizes.1);
     }
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().to_str().expect("a path in UTF-8");

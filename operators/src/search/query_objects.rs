@@ -3,6 +3,7 @@
 //! Invariant: an image is scaled and extracted with the parameters that the store keeps of its own images, wherever it
 //! comes from, so a file and its decoded pixels give equal signatures.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -242,24 +243,29 @@ pub(crate) fn look_up(
     Ok(found)
 }
 
-/// For each query not found yet: the first two objects whose names end with it.
+/// For each query not found yet: the first two objects whose names end with it, after a slash.
 fn look_up_ends(
     given: &[String],
     found: &[Option<Found>],
     store: &dyn Store,
     interrupt: Interrupt<'_>,
 ) -> Result<Vec<Vec<u64>>, BoxError> {
-    let missing: Vec<(usize, String)> = (0..given.len())
-        .filter(|idx| found[*idx].is_none() && !given[*idx].is_empty())
-        .map(|idx| (idx, format!("/{}", given[idx].trim_start_matches("./"))))
-        .collect();
+    // Ends are looked up for each slash of a name: to compare each name with each query would take longer than the search.
+    let mut missing: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (idx, query) in
+        given.iter().enumerate().filter(|(idx, query)| found[*idx].is_none() && !query.is_empty())
+    {
+        missing.entry(query.trim_start_matches("./")).or_default().push(idx);
+    }
     let mut ends = vec![Vec::new(); given.len()];
     for batch in 0..store.batches() {
         ask(interrupt)?;
         store.each_name(batch, &mut |id, name| {
-            for (idx, end) in &missing {
-                if ends[*idx].len() < 2 && name.ends_with(end) && store.has(id) {
-                    ends[*idx].push(id);
+            for (slash, _) in name.match_indices('/') {
+                for idx in missing.get(&name[slash + 1..]).into_iter().flatten() {
+                    if ends[*idx].len() < 2 && store.has(id) {
+                        ends[*idx].push(id);
+                    }
                 }
             }
         })?;
@@ -287,4 +293,41 @@ fn not_found(query: &str, store: &dyn Store, nor: &str) -> Result<BoxError, BoxE
         )));
     }
     Ok(BoxError::new(format!("`{query}` is neither the name of an object in `{path}` {nor}{near}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use boxwork_kernels::interrupt::never;
+    use boxwork_stores::kinds::{Kind as _, Texts};
+    use boxwork_stores::object_store::Rows;
+
+    use super::*;
+
+    #[test]
+    fn objects_are_found_by_the_ends_of_their_names() {
+        let mut rows = Rows::new(Texts);
+        for name in
+            ["p/cats/1.jpg", "p/dogs/1.jpg", "p/dogs/2.jpg", "q/dogs/2.jpg", "p/mydogs/3.jpg", "3.jpg"]
+        {
+            rows.push(name, |builder| Texts::push(builder, &['a'])).unwrap();
+        }
+        let store = rows.finish_without(vec![3], Path::new("texts"), None).unwrap();
+        let found = |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|query| (*query).to_owned()).collect();
+            look_up(&given, &store, &never)
+        };
+        // Equal queries, a slash within, a beginning of the folder, an object that was removed, and a whole name.
+        let given =
+            ["cats/1.jpg", "./cats/1.jpg", "cats/1.jpg", "2.jpg", "mydogs/3.jpg", "3.jpg", "p/dogs/1.jpg"];
+        let ids: Vec<Option<u64>> = found(&given)
+            .unwrap()
+            .into_iter()
+            .map(|found| if let Found::Object(id) = found { Some(id) } else { None })
+            .collect();
+        assert_eq!(ids, [0, 0, 0, 2, 4, 5, 1].map(Some));
+        let message = found(&["2.jpg", "1.jpg"]).map(drop).expect_err("two names end so").to_string();
+        assert!(message.contains("p/cats/1.jpg") && message.contains("p/dogs/1.jpg"), "{message}");
+        // The end of a name begins after a slash: this is a text of its own.
+        assert!(matches!(found(&["jpg"]).unwrap()[..], [Found::Spelt(_)]));
+    }
 }

@@ -117,6 +117,18 @@ impl OfDevices {
     }
 }
 
+/// The smallest of some distances, none of which is a NaN. Eight chains of comparisons, which the compiler turns into vectors.
+fn least_of(distances: &[f64]) -> f64 {
+    let mut least = [f64::INFINITY; 8];
+    let (eights, rest) = distances.as_chunks::<8>();
+    for distances in eights {
+        for (least, distance) in least.iter_mut().zip(distances) {
+            *least = if distance < least { *distance } else { *least };
+        }
+    }
+    least.iter().chain(rest).fold(f64::INFINITY, |least, distance| least.min(*distance))
+}
+
 /// The search of one firing, which slots share.
 pub(super) struct Search<'a> {
     pub(super) space: &'a dyn Space,
@@ -168,10 +180,11 @@ impl Search<'_> {
     pub(super) fn select(&self, query: usize, first: u64, found: &[f64], rows: &mut Vec<(u32, u64, f64)>) {
         let store = self.space.store();
         // Texts at the distance of the k-th so far have larger ids than that, so they are not among the k nearest.
-        let kth = self.k.and_then(|k| self.asked.nearest[query].get(k - 1)).map_or(f64::INFINITY, |kth| *kth);
+        let mut kth =
+            self.k.and_then(|k| self.asked.nearest[query].get(k - 1)).map_or(f64::INFINITY, |kth| *kth);
         let (number, begun) = (self.asked.numbers[query], rows.len());
         for (glance, place) in found.chunks(GLANCE).zip((first..).step_by(GLANCE)) {
-            let least = glance.iter().fold(f64::INFINITY, |least, distance| least.min(*distance));
+            let least = least_of(glance);
             if least >= kth || least > self.range {
                 continue;
             }
@@ -180,10 +193,25 @@ impl Search<'_> {
                     rows.push((number, id, *distance));
                 }
             }
+            // The texts that follow have larger ids too.
+            if let Some(k) = self.k.filter(|k| rows.len() - begun >= k + GLANCE) {
+                kth = keep_nearest(rows, begun, k).map_or(kth, |found| kth.min(found));
+            }
         }
-        let Some(k) = self.k.filter(|k| rows.len() - begun > *k) else { return };
-        let of_query = &mut rows[begun..];
-        of_query.select_nth_unstable_by(k - 1, |a, b| a.2.total_cmp(&b.2).then(a.1.cmp(&b.1)));
-        rows.truncate(begun + k);
+        if let Some(k) = self.k {
+            keep_nearest(rows, begun, k);
+        }
     }
+}
+
+/// Keeps the k nearest of the rows from `begun` on, which are of one query; returns the largest distance if there are k.
+fn keep_nearest(rows: &mut Vec<(u32, u64, f64)>, begun: usize, k: usize) -> Option<f64> {
+    let of_query = &mut rows[begun..];
+    if of_query.len() < k {
+        return None;
+    }
+    let order = |a: &(u32, u64, f64), b: &(u32, u64, f64)| a.2.total_cmp(&b.2).then(a.1.cmp(&b.1));
+    let kth = of_query.select_nth_unstable_by(k - 1, order).1.2;
+    rows.truncate(begun + k);
+    Some(kth)
 }

@@ -145,6 +145,22 @@ fn check_rows(
 }
 
 #[test]
+fn the_nearest_of_slots_are_the_first_of_all_rows_in_order() {
+    // Many texts are equally far, in each piece and from piece to piece.
+    let all = case(7000, 5);
+    let (mut sorted, ..) = rows(&all, None);
+    sorted.sort_by(|a, b| a.0.cmp(&b.0).then(a.2.total_cmp(&b.2)).then(a.1.cmp(&b.1)));
+    for (k, range) in [(1, f64::INFINITY), (7, f64::INFINITY), (70, f64::INFINITY), (2000, 5.0), (7, 2.0)] {
+        let of_query = |rows: &[(u32, u64, f64)]| {
+            rows.iter().filter(|row| row.2 <= range).take(k).copied().collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = sorted.chunk_by(|a, b| a.0 == b.0).flat_map(of_query).collect();
+        let (found, ..) = rows(&Case { k: Some(k), range, ..all.clone() }, None);
+        assert!(found == expected && !found.is_empty(), "{k} within {range}");
+    }
+}
+
+#[test]
 fn rows_of_devices_are_those_of_slots() {
     if !has_device("rows_of_devices_are_those_of_slots") {
         return;
