@@ -3,10 +3,11 @@
 //! Each is a table of numbers: a cell follows from its neighbours above, to the left, and between them. A module computes the table of a
 //! long pair in stripes, another one the tables of a text and many others abreast, in numbers of 16 bits as long as all of the table fit.
 //!
-//! Modules in reading order: `matrix`, `stripes`, `abreast`, `letters`, `compare`, then one distance each, then `device`.
+//! Modules in reading order: `matrix`, `stripes`, `profile`, `abreast`, `letters`, `compare`, then one distance each, then `device`.
 
 mod matrix;
 mod stripes;
+mod profile;
 mod abreast;
 mod letters;
 mod compare;

@@ -82,6 +82,19 @@ pub(crate) trait Steps<N>: Copy {
     fn choose(self, mask: Self::T, a: Self::T, b: Self::T) -> Self::T;
     /// Each number in the place of the next one, and `first` in the first place.
     fn shifted(self, a: Self::T, first: N) -> Self::T;
+    /// In each place the largest of the numbers up to it, none of which is below the default of the type or a NaN.
+    #[inline(always)]
+    fn greatest_so_far(self, mut a: Self::T) -> Self::T
+    where
+        N: Default,
+    {
+        let mut shifted = a;
+        for _ in 1..Self::WIDTH {
+            shifted = self.shifted(shifted, N::default());
+            a = self.greater(a, shifted);
+        }
+        a
+    }
     /// The last number.
     fn last(self, a: Self::T) -> N;
 }
@@ -193,6 +206,14 @@ mod tests {
             let mut shifted = [N::default(); 32];
             s.put(s.shifted(a, before), &mut shifted);
             done[6].extend(&shifted[..S::WIDTH]);
+            // Vectors differ in length, so each is compared with the definition.
+            let (mut so_far, mut largest) = ([N::default(); 32], N::default());
+            s.put(s.greatest_so_far(s.greater(a, s.every(largest))), &mut so_far);
+            for (lane, found) in so_far[..S::WIDTH].iter().enumerate() {
+                let number = numbers[0][first + lane];
+                largest = if number > largest { number } else { largest };
+                assert!(*found == largest, "the largest number up to lane {lane}");
+            }
             assert!(s.last(a) == numbers[0][first + S::WIDTH - 1], "the last lane");
         }
         done

@@ -1,8 +1,9 @@
 //! One text against many others: which of them are computed abreast, and which in stripes of their own.
 
 use super::letters::{Alphabet, Coded};
+use super::profile::Numbered;
 use super::stripes::{Pair, Recurrence, Table, WIDTH_MAX};
-use super::{abreast, stripes};
+use super::{abreast, profile, stripes};
 use crate::CodePath;
 use crate::interrupt::{Interrupt, Interrupted, ask};
 use crate::lanes::steps::{Count, Steps};
@@ -108,7 +109,12 @@ pub(super) fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
             for text in texts {
                 give(*text, recurrence.top(lengths[*text]), N::default());
             }
-        } else if is_abreast::<N, S>(rows.len(), texts, lengths) {
+        } else if is_abreast::<N, S>(
+            rows.len(),
+            texts,
+            lengths,
+            R::IS_RISING && profile::is_for(rows.len(), table.is_some()),
+        ) {
             let longest = texts.last().map_or(0, |text| lengths[*text]);
             places.clear();
             places.resize(longest, [padding[1]; WIDTH_MAX]);
@@ -135,7 +141,14 @@ pub(super) fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
                     give(*text, recurrence.left(rows.len()), N::default());
                     continue;
                 }
-                let filled = stripes::fill(s, recurrence, &Pair { rows, columns, padding, table });
+                let pair = Pair { rows, columns, padding, table };
+                let numbered = if R::IS_RISING { Numbered::of(&pair) } else { None };
+                if let Some(numbered) = numbered {
+                    let last = profile::fill(s, recurrence, (&pair, &numbered), interrupt)?;
+                    give(*text, last, N::default());
+                    continue;
+                }
+                let filled = stripes::fill(s, recurrence, &pair);
                 let mut largest = N::default();
                 for kept in filled.kept {
                     largest = if kept > largest { kept } else { largest };
@@ -149,11 +162,15 @@ pub(super) fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
 
 /// Whether texts in order of their lengths take less time abreast.
 #[inline(always)]
-fn is_abreast<N, S: Steps<N>>(rows: usize, texts: &[usize], lengths: &[usize]) -> bool {
+fn is_abreast<N, S: Steps<N>>(rows: usize, texts: &[usize], lengths: &[usize], has_profile: bool) -> bool {
     let longest = texts.last().map_or(0, |text| lengths[*text]);
-    let mut stripes = 0;
+    let vectors = rows.div_ceil(S::WIDTH);
+    let mut alone = 0;
     for text in texts {
-        stripes += (lengths[*text] + S::WIDTH) * rows.next_multiple_of(S::WIDTH) / S::WIDTH;
+        alone += match has_profile {
+            true => profile::time(vectors, lengths[*text]),
+            false => STRIPES_SLOWER * vectors * (lengths[*text] + S::WIDTH),
+        };
     }
-    rows <= ROWS_ABREAST_MAX && longest * rows <= STRIPES_SLOWER * stripes
+    rows <= ROWS_ABREAST_MAX && longest * rows <= alone
 }

@@ -129,6 +129,11 @@ impl EditCosts {
         (rows + columns + 2) as u64 * u64::from(self.insert.max(self.delete))
     }
 
+    /// What edits of so many rows and columns gain at most over deleting all letters and inserting the others.
+    fn most_gained(&self, rows: usize, columns: usize) -> u64 {
+        (rows.min(columns) + 1) as u64 * u64::from(self.insert + self.delete)
+    }
+
     /// The cost of replacing a letter, or of deleting it and inserting the other.
     pub(super) fn replaced(&self, a: char, b: char) -> u32 {
         if a == b {
@@ -155,7 +160,7 @@ impl EditCosts {
     ) -> Result<(), Interrupted> {
         assert_eq!(texts.len(), out.len(), "a distance a text");
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
-        let most = self.most(from.len(), longest);
+        let most = self.most_gained(from.len(), longest);
         let alphabet = Alphabet::of(from, self.matrix.as_deref());
         if most < u64::from(u16::MAX) && alphabet.fits::<u16>() {
             self.each::<u16>(path, &alphabet, texts, out, interrupt)
@@ -175,13 +180,19 @@ impl EditCosts {
         interrupt: Interrupt<'_>,
     ) -> Result<(), Interrupted>
     where
-        for<'a, 'b> Compare<'a, 'b, N, Costs<N>>: Work<Done = Result<(), Interrupted>>,
+        for<'a, 'b> Compare<'a, 'b, N, Gains<N>>: Work<Done = Result<(), Interrupted>>,
     {
-        let [insert, delete, replace] = [self.insert, self.delete, self.replace()].map(|cost| cost as usize);
-        // Padding costs nothing, as nothing is read of it.
-        let table = alphabet.table(|a, b| N::of(self.replaced(a, b) as usize), N::of(replace), N::default());
-        let recurrence = Costs { insert: N::of(insert), delete: N::of(delete), replace: N::of(replace) };
-        let give = &mut |text: usize, last: N, _| out[text] = last.place() as f64;
+        let both = self.insert + self.delete;
+        let gained = |replaced: u32| N::of((both - replaced) as usize);
+        let of_pair = |a, b| gained(self.replaced(a, b));
+        let table = alphabet.table(of_pair, gained(self.replace()), N::default());
+        let recurrence = Gains { equal: gained(0), lost: N::of(self.replace() as usize) };
+        let rows = alphabet.len();
+        let give = &mut |text: usize, gained: N, _| {
+            let edits =
+                rows as f64 * f64::from(self.delete) + texts[text].len() as f64 * f64::from(self.insert);
+            out[text] = edits - gained.place() as f64;
+        };
         compare::letters(path, recurrence, (alphabet, table.as_ref()), texts, give, interrupt)
     }
 
@@ -199,35 +210,46 @@ impl EditCosts {
     }
 }
 
-/// The recurrence of edits: D(i, j) = min(D(i-1, j-1) + cost, D(i-1, j) + delete, D(i, j-1) + insert).
+/// What edits gain over deleting all letters of rows and inserting those of columns. The recurrence of edits
+///
+/// D(i, j) = min(D(i-1, j-1) + replace(i, j), D(i-1, j) + delete, D(i, j-1) + insert)
+///
+/// becomes, with G(i, j) = i delete + j insert - D(i, j),
+///
+/// G(i, j) = max(G(i-1, j-1) + delete + insert - replace(i, j), G(i-1, j), G(i, j-1)):
+///
+/// two additions less, edges that are 0, and smaller numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Costs<N> {
-    insert: N,
-    delete: N,
-    replace: N,
+pub(super) struct Gains<N> {
+    /// The gain of equal letters.
+    equal: N,
+    /// How much less others gain.
+    lost: N,
 }
 
-work!(u16, Costs<u16>);
-work!(u32, Costs<u32>);
+work!(u16, Gains<u16>);
+work!(u32, Gains<u32>);
 
-impl<N: Count, S: Steps<N>> Recurrence<N, S> for Costs<N> {
+impl<N: Count, S: Steps<N>> Recurrence<N, S> for Gains<N> {
+    const IS_RISING: bool = true;
+
     #[inline(always)]
-    fn left(self, row: usize) -> N {
-        N::of(row * self.delete.place())
+    fn left(self, _row: usize) -> N {
+        N::default()
     }
     #[inline(always)]
-    fn top(self, column: usize) -> N {
-        N::of(column * self.insert.place())
+    fn top(self, _column: usize) -> N {
+        N::default()
     }
     #[inline(always)]
     fn cost(self, s: S, row: S::T, column: S::T) -> S::T {
-        s.unequal(row, column, s.every(self.replace))
+        s.minus(s.every(self.equal), s.unequal(row, column, s.every(self.lost)))
     }
     #[inline(always)]
     fn cell(self, s: S, cost: S::T, corner: S::T, up: S::T, left: S::T) -> S::T {
-        let along = s.lesser(s.plus(corner, cost), s.plus(left, s.every(self.insert)));
+        let along = s.greater(s.plus(corner, cost), left);
         // The number above comes last: it is the newest, on the chain of all rows.
-        s.lesser(along, s.plus(up, s.every(self.delete)))
+        s.greater(along, up)
     }
 }
 

@@ -55,6 +55,11 @@ impl<'a> Alphabet<'a> {
         Self { text, large, tabled }
     }
 
+    /// Letters of the text.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// Whether numbers of this kind are enough for the letters.
     pub(super) fn fits<N: Coded>(&self) -> bool {
         let tabled = self.tabled.as_ref().map_or(0, |[_, columns]| columns.len());

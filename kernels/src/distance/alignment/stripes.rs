@@ -19,6 +19,9 @@ const ROWS: usize = 8;
 pub(super) trait Recurrence<N: Count, S: Steps<N>>: Copy {
     /// Whether cells far from the diagonal are outside the table.
     const IS_BANDED: bool = false;
+    /// Whether a cell is the largest of that above it, that to its left, and that to its upper left with the cost of its letters added,
+    /// and all edges are 0.
+    const IS_RISING: bool = false;
 
     /// The number at a row of the left edge.
     fn left(self, row: usize) -> N;

@@ -96,6 +96,41 @@ fn costs_of_one_are_the_levenshtein_distance() {
 }
 
 #[test]
+fn long_pairs_have_the_costs_of_the_definition() {
+    let mut random = Random::new(11);
+    // Rows as a profile's blocks have them on each path, one less and one more; one letter to more than a profile takes.
+    for (rows, columns, letters) in [
+        (255, 300, 4),
+        (256, 1, 1),
+        (257, 64, 3),
+        (511, 900, 4),
+        (1023, 40, 4),
+        (1024, 700, 128),
+        (1025, 700, 129),
+        (2047, 500, 20),
+        (2048, 500, 20),
+        (2049, 500, 4),
+        (2303, 33, 4),
+        (4097, 260, 2),
+    ] {
+        let alphabet: Vec<char> = ('\u{ffe0}'..).take(letters).collect();
+        let mut text =
+            |count: usize| (0..count).map(|_| alphabet[random.idx(letters)]).collect::<Vec<char>>();
+        let (from, other) = (text(rows), text(columns));
+        // A text that is similar, so that gains are large.
+        let similar: Vec<char> =
+            from.iter().copied().skip(3).step_by(2).chain(other.iter().copied()).collect();
+        for factor in [1, 2000] {
+            let costs = EditCosts::new(2 * factor, 3 * factor, 4 * factor).unwrap();
+            check(&costs, &from, &[other.clone(), similar.clone()]);
+            let known = &alphabet[..letters.min(30).div_ceil(2)];
+            let with_matrix = costs.with_matrix(matrix(&mut Random::new(5), known)).unwrap();
+            check(&with_matrix, &from, &[other.clone(), similar.clone()]);
+        }
+    }
+}
+
+#[test]
 fn numbers_of_16_bits_are_left_in_time() {
     // The largest number is just below and just above what 16 bits hold.
     for letters in [5457, 5458, 5459, 5462] {
@@ -103,6 +138,9 @@ fn numbers_of_16_bits_are_left_in_time() {
         let edit = Edit::new(EditCosts::new(6, 6, 12).unwrap()).unwrap();
         assert_eq!(edit.distance(&a, &b), 12.0 * letters as f64);
         assert_eq!(edit.distance(&a, &[]), 6.0 * letters as f64);
+        // The largest gain is that of equal texts.
+        assert_eq!(edit.distance(&a, &a), 0.0);
+        assert_eq!(edit.distance(&b, &[&a[..], &['b']].concat()), 12.0 * letters as f64 - 6.0);
     }
 }
 
@@ -129,6 +167,10 @@ fn numbers_of_32_bits_are_left_in_time() {
     let edit = Edit::new(EditCosts::new(COST_MAX, COST_MAX, 1).unwrap()).unwrap();
     for letters in [16_380, 16_382, 16_384, 40_000] {
         assert_eq!(edit.distance(&vec!['a'; letters], &['a']), f64::from(COST_MAX) * (letters - 1) as f64);
+    }
+    for letters in [8190, 8191, 8192, 8193, 8194] {
+        let text: Vec<char> = (0..letters).map(|place| if place % 7 == 3 { 'b' } else { 'a' }).collect();
+        assert_eq!(edit.distance(&text, &text[1..]), f64::from(COST_MAX), "{letters}");
     }
     let local = LocalScores::new(COST_MAX, 1, 1, 1).unwrap();
     for letters in [20, 400, 17_000] {

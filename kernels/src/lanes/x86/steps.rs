@@ -11,7 +11,7 @@ use crate::lanes::steps::Steps;
 macro_rules! whole {
     (
         $path:ty, $number:ty, $width:literal, $signed:ty, $every:ident, $plus:ident, $minus:expr, $lesser:ident,
-        $greater:ident, $equal:ident, $bytes:literal, $last:ident
+        $greater:ident, $equal:ident, $bytes:literal, $last:ident, [$($shift:literal),*], $repeat:expr
     ) => {
         impl Steps<$number> for $path {
             const WIDTH: usize = $width;
@@ -72,6 +72,16 @@ macro_rules! whole {
                 unsafe { _mm256_alignr_epi8::<$bytes>(a, _mm256_permute2x128_si256::<0x20>(first, a)) }
             }
             #[inline(always)]
+            fn greatest_so_far(self, mut a: __m256i) -> __m256i {
+                // SAFETY: self proves AVX2.
+                unsafe {
+                    $(a = $greater(a, _mm256_slli_si256::<$shift>(a));)*
+                    // The largest number of the low half, in all places of the high one.
+                    let low = _mm256_permute2x128_si256::<0x08>(a, a);
+                    $greater(a, _mm256_shuffle_epi8(low, $repeat))
+                }
+            }
+            #[inline(always)]
             fn last(self, a: __m256i) -> $number {
                 // SAFETY: self proves AVX2.
                 unsafe { $last::<{ $width - 1 }>(a) as $number }
@@ -94,7 +104,9 @@ macro_rules! halves {
             _mm256_max_epu16,
             _mm256_cmpeq_epi16,
             14,
-            _mm256_extract_epi16
+            _mm256_extract_epi16,
+            [2, 4, 8],
+            _mm256_set1_epi16(0x0f0e)
         );
     };
 }
@@ -113,7 +125,9 @@ whole!(
     _mm256_max_epu32,
     _mm256_cmpeq_epi32,
     12,
-    _mm256_extract_epi32
+    _mm256_extract_epi32,
+    [4, 8],
+    _mm256_set1_epi32(0x0f0e_0d0c)
 );
 
 impl Steps<f32> for Avx2 {
@@ -244,6 +258,17 @@ impl Steps<u32> for Avx512 {
     fn shifted(self, a: __m512i, first: u32) -> __m512i {
         // SAFETY: self proves AVX-512 F.
         unsafe { _mm512_alignr_epi32::<15>(a, _mm512_set1_epi32(first as i32)) }
+    }
+    #[inline(always)]
+    fn greatest_so_far(self, a: __m512i) -> __m512i {
+        // SAFETY: self proves AVX-512 F.
+        unsafe {
+            let none = _mm512_setzero_si512();
+            let a = _mm512_max_epu32(a, _mm512_alignr_epi32::<15>(a, none));
+            let a = _mm512_max_epu32(a, _mm512_alignr_epi32::<14>(a, none));
+            let a = _mm512_max_epu32(a, _mm512_alignr_epi32::<12>(a, none));
+            _mm512_max_epu32(a, _mm512_alignr_epi32::<8>(a, none))
+        }
     }
     #[inline(always)]
     fn last(self, a: __m512i) -> u32 {
