@@ -1,6 +1,7 @@
 //! Texts that are prepared for comparison with many others at once.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::Pattern;
 use super::sliced::{LANES, LETTERS_MAX, Letters, distances};
@@ -30,7 +31,7 @@ const CELLS_TOGETHER: usize = 1 << 22;
 /// let texts: Vec<Vec<char>> = ["sitting", "mitten", ""].iter().map(|text| text.chars().collect()).collect();
 /// let block = TextBlock::new(texts.len(), |text| &texts[text]);
 /// let kitten = Pattern::new(&"kitten".chars().collect::<Vec<_>>());
-/// let mut found = [0; 3];
+/// let mut found = [0_u32; 3];
 /// block.distances(CodePath::detect(), &[&kitten], |text| &texts[text], &mut found, &|| false)?;
 /// assert_eq!(found, [3, 1, 6]);
 /// # Ok::<(), boxwork_kernels::interrupt::Interrupted>(())
@@ -57,6 +58,8 @@ struct Alphabet {
 struct Group {
     /// The number of the text in each lane.
     texts: Vec<u32>,
+    /// The same if they are consecutive.
+    consecutive: Option<Range<usize>>,
     codes: Vec<[u8; LANES]>,
     longer: Vec<[u64; WORDS]>,
     lengths: [u32; LANES],
@@ -101,20 +104,20 @@ impl TextBlock {
         self.texts == 0
     }
 
-    /// The distance of each pattern from each text: all texts for the first pattern, then all for the second. `text` gives the
-    /// texts that the block was made of.
+    /// The distance of each pattern from each text: all texts for the first pattern, then all for the second, in any numbers
+    /// that hold those of 32 bits. `text` gives the texts that the block was made of.
     ///
     /// # Errors
     /// When the caller interrupts; `out` is then unspecified.
     ///
     /// # Panics
     /// When `out` has not a number for each pattern and text.
-    pub fn distances<'a>(
+    pub fn distances<'a, T: From<u32>>(
         &self,
         path: CodePath,
         patterns: &[&Pattern],
         text: impl Fn(usize) -> &'a [char],
-        out: &mut [u32],
+        out: &mut [T],
         interrupt: Interrupt<'_>,
     ) -> Result<(), Interrupted> {
         assert_eq!(out.len(), patterns.len() * self.texts, "a number for each pattern and text");
@@ -138,8 +141,16 @@ impl TextBlock {
                 ask(interrupt)?;
                 distances(path, group.letters(), coded, &mut |number, found| {
                     let out = &mut out[numbers[number] * self.texts..][..self.texts];
-                    for (text, found) in group.texts.iter().zip(found) {
-                        out[*text as usize] = *found;
+                    match &group.consecutive {
+                        Some(texts) => {
+                            let out = &mut out[texts.clone()];
+                            out.iter_mut().zip(found).for_each(|(out, found)| *out = T::from(*found));
+                        }
+                        None => {
+                            for (text, found) in group.texts.iter().zip(found) {
+                                out[*text as usize] = T::from(*found);
+                            }
+                        }
                     }
                 });
             }
@@ -203,7 +214,10 @@ impl Group {
                 longer[lane / 64] |= 1 << (lane % 64);
             }
         }
-        Self { texts: texts.to_vec(), codes, longer, lengths }
+        let first = texts.first().map_or(0, |first| *first as usize);
+        let is_consecutive = (first..).zip(texts).all(|(number, text)| number == *text as usize);
+        let consecutive = is_consecutive.then_some(first..first + texts.len());
+        Self { texts: texts.to_vec(), consecutive, codes, longer, lengths }
     }
 
     fn letters(&self) -> Letters<'_> {
@@ -218,17 +232,17 @@ impl Pattern {
     }
 }
 
-fn one_by_one<'a, 'b>(
+fn one_by_one<'a, 'b, T: From<u32>>(
     pattern: &Pattern,
     texts: impl IntoIterator<Item = &'b u32>,
     text: &impl Fn(usize) -> &'a [char],
-    found: &mut [u32],
+    found: &mut [T],
     interrupt: Interrupt<'_>,
 ) -> Result<(), Interrupted> {
     for idx in texts {
         ask(interrupt)?;
         // A distance is at most the length of the longer text, which fits into memory at four bytes a letter.
-        found[*idx as usize] = pattern.distance(text(*idx as usize)) as u32;
+        found[*idx as usize] = T::from(pattern.distance(text(*idx as usize)) as u32);
     }
     Ok(())
 }
@@ -304,6 +318,8 @@ mod tests {
             let asked = texts(&mut random, 2, length..=length, &dna);
             check(&asked, &texts(&mut random, 70, length..=length, &dna));
         }
+        // Consecutive texts in two groups.
+        check(&texts(&mut random, 2, 8..=8, &dna), &texts(&mut random, 600, 8..=8, &dna));
         let mut some = texts(&mut random, 66, LETTERS_MAX - 9..=LETTERS_MAX, &dna);
         some.extend(texts(&mut random, 1, LETTERS_MAX + 1..=LETTERS_MAX + 1, &dna));
         some.push(Vec::new());

@@ -63,7 +63,7 @@ impl ColumnDistance for Levenshtein {
                 }
                 continue;
             }
-            found.resize(of_block.len(), 0);
+            found.resize(of_block.len(), 0_u32);
             let text = |text| Texts::item(batch, of_block.start + text);
             block.distances(CodePath::detect(), &[query], text, &mut found, interrupt)?;
             for (row, out) in rows.iter().zip(out) {
@@ -87,9 +87,18 @@ impl ColumnDistance for Levenshtein {
             let (block, of_block) = batch.block(next);
             let upto = of_block.end.min(rows.end);
             let (of_out, of_found) = (next - rows.start, next - of_block.start);
+            let text = |text| Texts::item(batch, of_block.start + text);
+            if of_block == rows {
+                // The block has all rows and no others, as whole pieces of a scan do.
+                for (queries, out) in
+                    queries.chunks(QUERIES_TOGETHER).zip(out.chunks_mut(QUERIES_TOGETHER * count))
+                {
+                    block.distances(CodePath::detect(), queries, text, out, interrupt)?;
+                }
+                return Ok(());
+            }
             for (place, queries) in queries.chunks(QUERIES_TOGETHER).enumerate() {
-                found.resize(queries.len() * of_block.len(), 0);
-                let text = |text| Texts::item(batch, of_block.start + text);
+                found.resize(queries.len() * of_block.len(), 0_u32);
                 block.distances(CodePath::detect(), queries, text, &mut found, interrupt)?;
                 let out = out.chunks_exact_mut(count).skip(place * QUERIES_TOGETHER);
                 for (found, out) in found.chunks_exact(of_block.len()).zip(out) {
