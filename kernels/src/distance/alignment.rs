@@ -1,7 +1,8 @@
 //! Distances of sequences by their cheapest alignment, where the costs of edits are not 1.
 //!
-//! Each is a table of numbers: a cell follows from its neighbours above, to the left, and between them. A module computes the table of a
-//! long pair in stripes, another one the tables of a text and many others abreast, in numbers of 16 bits as long as all of the table fit.
+//! Each is a table of numbers: a cell follows from its neighbours above, to the left, and between them. Modules compute
+//! the table of a long pair, in stripes or column by column with a profile of letters, and the tables of a text and many others abreast, in
+//! numbers of 16 bits as long as all of the table fit.
 //!
 //! Modules in reading order: `matrix`, `stripes`, `profile`, `abreast`, `letters`, `compare`, then one distance each, then `device`.
 

@@ -3,7 +3,7 @@
 //! Invariant: an image is scaled and extracted with the parameters that the store keeps of its own images, wherever it
 //! comes from, so a file and its decoded pixels give equal signatures.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -250,19 +250,24 @@ fn look_up_ends(
     store: &dyn Store,
     interrupt: Interrupt<'_>,
 ) -> Result<Vec<Vec<u64>>, BoxError> {
-    // Ends are looked up for each slash of a name: to compare each name with each query would take longer than the search.
+    // Ends are looked up by their lengths: to compare each name with each query would take longer than the search.
     let mut missing: HashMap<&str, Vec<usize>> = HashMap::new();
     for (idx, query) in
         given.iter().enumerate().filter(|(idx, query)| found[*idx].is_none() && !query.is_empty())
     {
         missing.entry(query.trim_start_matches("./")).or_default().push(idx);
     }
+    let lengths: BTreeSet<usize> = missing.keys().map(|end| end.len()).collect();
     let mut ends = vec![Vec::new(); given.len()];
+    if missing.is_empty() {
+        return Ok(ends);
+    }
     for batch in 0..store.batches() {
         ask(interrupt)?;
         store.each_name(batch, &mut |id, name| {
-            for (slash, _) in name.match_indices('/') {
-                for idx in missing.get(&name[slash + 1..]).into_iter().flatten() {
+            let starts = lengths.iter().map_while(|length| name.len().checked_sub(*length));
+            for start in starts.filter(|start| name.as_bytes()[..*start].ends_with(b"/")) {
+                for idx in missing.get(&name[start..]).into_iter().flatten() {
                     if ends[*idx].len() < 2 && store.has(id) {
                         ends[*idx].push(id);
                     }
@@ -306,9 +311,15 @@ mod tests {
     #[test]
     fn objects_are_found_by_the_ends_of_their_names() {
         let mut rows = Rows::new(Texts);
-        for name in
-            ["p/cats/1.jpg", "p/dogs/1.jpg", "p/dogs/2.jpg", "q/dogs/2.jpg", "p/mydogs/3.jpg", "3.jpg"]
-        {
+        for name in [
+            "p/cats/1.jpg",
+            "p/dogs/1.jpg",
+            "p/dogs/2.jpg",
+            "q/dogs/2.jpg",
+            "p/mydogs/3.jpg",
+            "3.jpg",
+            "p/\u{732b}/\u{e9}.jpg",
+        ] {
             rows.push(name, |builder| Texts::push(builder, &['a'])).unwrap();
         }
         let store = rows.finish_without(vec![3], Path::new("texts"), None).unwrap();
@@ -317,14 +328,22 @@ mod tests {
             look_up(&given, &store, &never)
         };
         // Equal queries, a slash within, a beginning of the folder, an object that was removed, and a whole name.
-        let given =
-            ["cats/1.jpg", "./cats/1.jpg", "cats/1.jpg", "2.jpg", "mydogs/3.jpg", "3.jpg", "p/dogs/1.jpg"];
+        let given = [
+            "cats/1.jpg",
+            "./cats/1.jpg",
+            "cats/1.jpg",
+            "2.jpg",
+            "mydogs/3.jpg",
+            "3.jpg",
+            "p/dogs/1.jpg",
+            "\u{e9}.jpg",
+        ];
         let ids: Vec<Option<u64>> = found(&given)
             .unwrap()
             .into_iter()
             .map(|found| if let Found::Object(id) = found { Some(id) } else { None })
             .collect();
-        assert_eq!(ids, [0, 0, 0, 2, 4, 5, 1].map(Some));
+        assert_eq!(ids, [0, 0, 0, 2, 4, 5, 1, 6].map(Some));
         let message = found(&["2.jpg", "1.jpg"]).map(drop).expect_err("two names end so").to_string();
         assert!(message.contains("p/cats/1.jpg") && message.contains("p/dogs/1.jpg"), "{message}");
         // The end of a name begins after a slash: this is a text of its own.

@@ -1,7 +1,7 @@
-//! One text against many others: which of them are computed abreast, and which in stripes of their own.
+//! One text against many others: which of them are computed abreast, and which by themselves, by a profile or in stripes.
 
 use super::letters::{Alphabet, Coded};
-use super::profile::Numbered;
+use super::profile::{Numbered, Numbering};
 use super::stripes::{Pair, Recurrence, Table, WIDTH_MAX};
 use super::{abreast, profile, stripes};
 use crate::CodePath;
@@ -103,18 +103,26 @@ pub(super) fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|text| lengths[*text]);
     let mut places: Vec<[N; WIDTH_MAX]> = Vec::new();
+    let (mut numbering, mut numbered) = (Numbering::default(), Vec::new());
     for texts in order.chunks(S::WIDTH) {
         ask(interrupt)?;
+        let pair =
+            |text: usize| Pair { rows, columns: &columns[starts[text]..][..lengths[text]], padding, table };
+        numbered.clear();
+        numbered.resize_with(texts.len(), || None);
+        // Letters are counted only if few of them would make a profile the best.
+        let has_profile = R::IS_RISING && profile::is_for(rows.len(), table.is_some());
+        if has_profile && !is_abreast::<N, S>(rows.len(), texts, lengths, |_| Some(0)) {
+            for (numbered, text) in numbered.iter_mut().zip(texts) {
+                *numbered = numbering.of(&pair(*text));
+            }
+        }
+        let letters = |place: usize| numbered[place].as_ref().map(Numbered::letters);
         if rows.is_empty() {
             for text in texts {
                 give(*text, recurrence.top(lengths[*text]), N::default());
             }
-        } else if is_abreast::<N, S>(
-            rows.len(),
-            texts,
-            lengths,
-            R::IS_RISING && profile::is_for(rows.len(), table.is_some()),
-        ) {
+        } else if is_abreast::<N, S>(rows.len(), texts, lengths, letters) {
             let longest = texts.last().map_or(0, |text| lengths[*text]);
             places.clear();
             places.resize(longest, [padding[1]; WIDTH_MAX]);
@@ -134,17 +142,15 @@ pub(super) fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
                 give(*text, last, below.kept[lane]);
             }
         } else {
-            for text in texts {
+            for (text, numbered) in texts.iter().zip(&numbered) {
                 ask(interrupt)?;
-                let columns = &columns[starts[*text]..][..lengths[*text]];
-                if columns.is_empty() {
+                let pair = pair(*text);
+                if pair.columns.is_empty() {
                     give(*text, recurrence.left(rows.len()), N::default());
                     continue;
                 }
-                let pair = Pair { rows, columns, padding, table };
-                let numbered = if R::IS_RISING { Numbered::of(&pair) } else { None };
                 if let Some(numbered) = numbered {
-                    let last = profile::fill(s, recurrence, (&pair, &numbered), interrupt)?;
+                    let last = profile::fill(s, recurrence, (&pair, numbered), interrupt)?;
                     give(*text, last, N::default());
                     continue;
                 }
@@ -160,17 +166,56 @@ pub(super) fn each<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
     Ok(())
 }
 
-/// Whether texts in order of their lengths take less time abreast.
+/// Whether texts in order of their lengths take less time abreast than one by one. `letters` gives the different letters of a text by its
+/// place in that order if a profile takes it.
 #[inline(always)]
-fn is_abreast<N, S: Steps<N>>(rows: usize, texts: &[usize], lengths: &[usize], has_profile: bool) -> bool {
+fn is_abreast<N, S: Steps<N>>(
+    rows: usize,
+    texts: &[usize],
+    lengths: &[usize],
+    letters: impl Fn(usize) -> Option<usize>,
+) -> bool {
     let longest = texts.last().map_or(0, |text| lengths[*text]);
     let vectors = rows.div_ceil(S::WIDTH);
     let mut alone = 0;
-    for text in texts {
-        alone += match has_profile {
-            true => profile::time(vectors, lengths[*text]),
-            false => STRIPES_SLOWER * vectors * (lengths[*text] + S::WIDTH),
+    for (place, text) in texts.iter().enumerate() {
+        alone += match letters(place) {
+            Some(letters) => profile::time(vectors, lengths[*text], letters),
+            None => STRIPES_SLOWER * vectors * (lengths[*text] + S::WIDTH),
         };
     }
     rows <= ROWS_ABREAST_MAX && longest * rows <= alone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::Portable;
+
+    #[test]
+    fn texts_go_by_profiles_only_if_their_letters_are_few() {
+        let (texts, lengths): (Vec<usize>, Vec<usize>) = ((0..8).collect(), vec![60; 8]);
+        let is_abreast =
+            |rows, letters: Option<usize>| is_abreast::<u16, Portable>(rows, &texts, &lengths, |_| letters);
+        assert_eq!([Some(4), None].map(|letters| is_abreast(4096, letters)), [false, true]);
+        assert_eq!([Some(4), None].map(|letters| is_abreast(300, letters)), [true, true]);
+        let pair = |columns: &[u16]| {
+            let (rows, padding) = (&[1; 300][..], [0xdffe, 0xdffd]);
+            Numbering::default()
+                .of(&Pair { rows, columns, padding, table: None })
+                .map(|found| found.letters())
+        };
+        let letters =
+            |count: usize| -> Vec<u16> { (0..60).map(|place| (place % count) as u16 * 500).collect() };
+        assert_eq!([15, 16].map(|count| pair(&letters(count))), [Some(15), None]);
+        assert_eq!([pair(&[7; 4]), pair(&[7; 3]), pair(&[])], [Some(1), None, None]);
+        // Letters of one pair are not those of the next.
+        let mut numbering = Numbering::default();
+        for count in [16, 15, 3, 15] {
+            let (columns, rows) = (letters(count), [1; 300]);
+            let pair = Pair { rows: &rows, columns: &columns, padding: [0xdffe, 0xdffd], table: None };
+            let found = numbering.of(&pair).map(|found| found.letters());
+            assert_eq!(found, (count < 16).then_some(count));
+        }
+    }
 }

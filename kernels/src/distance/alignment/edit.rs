@@ -218,7 +218,7 @@ impl EditCosts {
 ///
 /// G(i, j) = max(G(i-1, j-1) + delete + insert - replace(i, j), G(i-1, j), G(i, j-1)):
 ///
-/// two additions less, edges that are 0, and smaller numbers.
+/// two additions less, edges that are 0, and smaller numbers. Without a matrix the gain of two letters takes an operation more than their cost.
 #[derive(Clone, Copy)]
 pub(super) struct Gains<N> {
     /// The gain of equal letters.

@@ -55,7 +55,7 @@ impl<'a> Alphabet<'a> {
         Self { text, large, tabled }
     }
 
-    /// Letters of the text.
+    /// The number of letters of the text.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }

@@ -1,9 +1,12 @@
 //! The table of one long pair, column by column, if each number is the largest of its neighbours' ([`Recurrence::IS_RISING`]).
 //!
-//! A lane of a vector has a part of the rows, the next lane the rows below it, and a profile holds the gains of each letter of columns with
-//! all rows (a "query profile": M. Farrar, "Striped Smith-Waterman speeds database searches six times over other SIMD implementations",
-//! Bioinformatics 23(2), 2007). No number is lost on the way down a column, so what the lanes above add to a lane is the same for
-//! all its rows: the largest of their last numbers. One more comparison adds it when the next column reads the numbers.
+//! A lane of a vector has a part of the rows, and the next lane those below it; the lanes of the second vector follow those of the first. A
+//! profile holds the gains of each letter of columns with all rows (a "query profile": M. Farrar, "Striped Smith-Waterman speeds database
+//! searches six times over other SIMD implementations", Bioinformatics 23(2), 2007).
+//!
+//! No number is lost on the way down a column, so what the rows above a lane add to it is the same for all its rows: the largest of the
+//! numbers at the ends of the lanes above and at the border. A column is kept without it, and one more comparison adds it when the next
+//! column reads the numbers.
 //!
 //! Invariant: rows that pad the last lanes gain nothing, so they repeat the number of the last row.
 
@@ -17,14 +20,18 @@ const ROWS_MIN: usize = 256;
 const LOOKED_UP_ROWS_MIN: usize = 16;
 /// Vectors of lanes, which go down a column side by side: a comparison with the number above takes two clocks on some processors.
 const CHAINS: usize = 2;
-/// Rows of a lane, at most: their numbers and a profile of four letters fit into the first-level cache.
+/// Rows of a lane, at most: with vectors of 256 bits their numbers and a profile of four letters take 20 KiB of the first-level cache.
 const LANE_MAX: usize = 64;
-/// Letters of a profile, at most: half a megabyte, in the second-level cache.
+/// Letters of a profile, at most: half a megabyte of the second-level cache with vectors of 256 bits.
 const LETTERS_MAX: usize = 128;
 /// The chain at the end of a column takes as long as so many vectors of cells abreast.
 const COLUMN_END: usize = 32;
 /// Each letter of a profile takes as long as some columns.
 const COLUMNS_OF_LETTER: usize = 4;
+
+/// No place.
+const NONE: u8 = u8::MAX;
+const _: () = assert!(LETTERS_MAX <= NONE as usize);
 
 /// The letters of columns by their places in a profile.
 pub(super) struct Numbered<N> {
@@ -37,32 +44,51 @@ pub(super) fn is_for(rows: usize, has_table: bool) -> bool {
     rows >= if has_table { LOOKED_UP_ROWS_MIN } else { ROWS_MIN }
 }
 
-/// The time of a pair, in that of a vector of cells [abreast](super::abreast).
-pub(super) fn time(vectors: usize, columns: usize) -> usize {
-    columns * (vectors * 2 / 3 + COLUMN_END)
+/// The time of a pair with so many letters in columns, in that of a vector of cells [abreast](super::abreast).
+pub(super) fn time(vectors: usize, columns: usize, letters: usize) -> usize {
+    (columns + COLUMNS_OF_LETTER * letters) * (vectors * 2 / 3 + COLUMN_END)
 }
 
-impl<N: Count> Numbered<N> {
-    /// Numbers the letters of a pair's columns. `None` if stripes take less time.
-    pub(super) fn of(pair: &Pair<'_, N>) -> Option<Self> {
-        if !is_for(pair.rows.len(), pair.table.is_some()) {
+impl<N> Numbered<N> {
+    /// Different letters of the columns.
+    pub(super) fn letters(&self) -> usize {
+        self.letters.len()
+    }
+}
+
+/// Numbers the letters of columns.
+#[derive(Default)]
+pub(super) struct Numbering {
+    /// By letter: its place in a profile, which is `NONE` for all letters between two pairs.
+    places: Vec<u8>,
+}
+
+impl Numbering {
+    /// The columns of a pair, which takes less time by a profile than in stripes. `None` if it has too many different letters.
+    pub(super) fn of<N: Count>(&mut self, pair: &Pair<'_, N>) -> Option<Numbered<N>> {
+        let most = LETTERS_MAX.min(pair.columns.len() / COLUMNS_OF_LETTER);
+        if most == 0 {
             return None;
         }
-        let largest = pair.columns.iter().map(|letter| letter.place()).max()?;
-        let (mut places, mut letters) = (vec![u8::MAX; largest + 1], Vec::new());
-        let mut columns = Vec::with_capacity(pair.columns.len());
+        let (mut letters, mut columns) = (Vec::new(), Vec::with_capacity(pair.columns.len()));
         for letter in pair.columns {
-            let place = &mut places[letter.place()];
-            if *place == u8::MAX {
-                if letters.len() == LETTERS_MAX {
-                    return None;
+            if letter.place() >= self.places.len() {
+                self.places.resize(letter.place() + 1, NONE);
+            }
+            let place = &mut self.places[letter.place()];
+            if *place == NONE {
+                if letters.len() == most {
+                    break;
                 }
                 *place = letters.len() as u8;
                 letters.push(*letter);
             }
             columns.push(*place);
         }
-        (letters.len() * COLUMNS_OF_LETTER <= columns.len()).then_some(Self { letters, columns })
+        for letter in &letters {
+            self.places[letter.place()] = NONE;
+        }
+        (columns.len() == pair.columns.len()).then_some(Numbered { letters, columns })
     }
 }
 
@@ -87,7 +113,7 @@ pub(super) fn fill<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
         gains(s, recurrence, (pair, rows), &numbered.letters, &mut profile);
         numbers.clear();
         numbers.resize(lane, [none; CHAINS]);
-        // The largest number of the lanes above, and the number above the first row, at the last column.
+        // At the column before: the largest number of the lanes above and of the border, and the number above the first row.
         let (mut above, mut before) = ([none; CHAINS], N::default());
         for (letter, border) in numbered.columns.iter().zip(&mut border) {
             let gains = &profile[usize::from(*letter) * lane..][..lane];
@@ -117,7 +143,7 @@ pub(super) fn fill<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
     Ok(border.last().copied().unwrap_or_default())
 }
 
-/// The gains of letters with rows: those of a lane's rows for each letter. Rows that pad gain nothing.
+/// The gains of letters with rows: by letter, then by row of a lane, a vector for each chain. Rows that pad gain nothing.
 #[inline(always)]
 fn gains<N: Count, S: Steps<N>, R: Recurrence<N, S>>(
     s: S,

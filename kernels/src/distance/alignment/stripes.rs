@@ -19,7 +19,7 @@ const ROWS: usize = 8;
 pub(super) trait Recurrence<N: Count, S: Steps<N>>: Copy {
     /// Whether cells far from the diagonal are outside the table.
     const IS_BANDED: bool = false;
-    /// Whether a cell is the largest of that above it, that to its left, and that to its upper left with the cost of its letters added,
+    /// Whether a cell is the largest of that above it, that to its left, and that to its upper left with the gain of its letters added,
     /// and all edges are 0.
     const IS_RISING: bool = false;
 
@@ -27,7 +27,7 @@ pub(super) trait Recurrence<N: Count, S: Steps<N>>: Copy {
     fn left(self, row: usize) -> N;
     /// The number at a column of the upper edge.
     fn top(self, column: usize) -> N;
-    /// The cost of two letters.
+    /// The cost of two letters, or their gain.
     fn cost(self, s: S, row: S::T, column: S::T) -> S::T;
     /// A cell's number by those to its upper left, above it and to its left.
     fn cell(self, s: S, cost: S::T, corner: S::T, up: S::T, left: S::T) -> S::T;

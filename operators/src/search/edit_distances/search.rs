@@ -198,13 +198,14 @@ impl Search<'_> {
                 kth = keep_nearest(rows, begun, k).map_or(kth, |found| kth.min(found));
             }
         }
-        if let Some(k) = self.k {
+        if let Some(k) = self.k.filter(|k| rows.len() - begun > *k) {
             keep_nearest(rows, begun, k);
         }
     }
 }
 
-/// Keeps the k nearest of the rows from `begun` on, which are of one query; returns the largest distance if there are k.
+/// Keeps the k nearest of the rows from `begun` on, which are of one query, in no particular order; returns the largest distance if there are
+/// at least k.
 fn keep_nearest(rows: &mut Vec<(u32, u64, f64)>, begun: usize, k: usize) -> Option<f64> {
     let of_query = &mut rows[begun..];
     if of_query.len() < k {

@@ -89,7 +89,7 @@ impl ColumnDistance for Levenshtein {
             let (of_out, of_found) = (next - rows.start, next - of_block.start);
             let text = |text| Texts::item(batch, of_block.start + text);
             if of_block == rows {
-                // The block has all rows and no others, as whole pieces of a scan do.
+                // The block has these rows and no others, as it has for a whole piece of a scan.
                 for (queries, out) in
                     queries.chunks(QUERIES_TOGETHER).zip(out.chunks_mut(QUERIES_TOGETHER * count))
                 {
