@@ -155,12 +155,10 @@ mod gp;
 mod seed;
 
 use std::sync::Arc;
-use std::time::Instant;
 
+use boxwork_runtime::Config;
 use boxwork_runtime::feeding::{Devices, LazyDevices};
-use boxwork_runtime::prepare::Prepared;
-use boxwork_runtime::request::Submission;
-use boxwork_runtime::{Config, Runtime};
+use support::request::seconds_of;
 use support::{Arguments, print_machine};
 
 /// The arguments of all questions, by question.
@@ -283,15 +281,6 @@ programs, BOXWORK_DEVICE_SECONDS how long a block may take. A device of class CP
 /// The configuration of a runtime whose boxes compute on these devices.
 fn config(workers: usize, devices: &Arc<Devices>) -> Config {
     Config { devices: Arc::new(Arc::clone(devices).into()), ..Config::flat(workers) }
-}
-
-/// Runs a pipeline once; its seconds by the wall clock.
-fn seconds_of(runtime: &Runtime, prepared: &Arc<Prepared>) -> f64 {
-    let begun = Instant::now();
-    let request = runtime.submit(prepared, &Submission::default());
-    let request = request.unwrap_or_else(|error| panic!("{error}"));
-    request.wait().result.unwrap_or_else(|error| panic!("{error}"));
-    begun.elapsed().as_secs_f64()
 }
 
 fn main() {

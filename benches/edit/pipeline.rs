@@ -15,7 +15,6 @@ use boxwork_operators::catalog;
 use boxwork_runtime::operator::Resource;
 use boxwork_runtime::parameter::Value;
 use boxwork_runtime::prepare::Prepared;
-use boxwork_runtime::request::Submission;
 use boxwork_runtime::{Config, Runtime};
 use boxwork_stores::kinds::{Kind as _, Texts};
 use boxwork_stores::object_store::Rows;
@@ -23,6 +22,7 @@ use boxwork_stores::space::SharedSpace;
 use boxwork_stores::spaces::{self, DistanceOptions};
 use boxwork_stores::store::{SharedStore, Store};
 
+use super::support::request::seconds_of;
 use super::support::{Side, Spread, run_rounds, verdict};
 use super::{BLOCK_TEXTS, CASES, blocks, texts};
 
@@ -31,15 +31,6 @@ const BAR: f64 = 0.8;
 const QUERIES: usize = 256;
 /// The largest distance of a pair that `edit_distances` writes: none of random texts.
 const WITHIN: u32 = 3;
-
-/// Seconds of a request by the wall clock.
-fn seconds_of(runtime: &Runtime, prepared: &Arc<Prepared>) -> f64 {
-    let begun = Instant::now();
-    let request = runtime.submit(prepared, &Submission::default());
-    let request = request.unwrap_or_else(|error| panic!("{error}"));
-    request.wait().result.unwrap_or_else(|error| panic!("{error}"));
-    begun.elapsed().as_secs_f64()
-}
 
 /// `edit_distances` of pairs within a range, and `edit_neighbours` of ten, beside the kernel.
 pub(super) fn run(texts_count: usize, rounds: usize) {

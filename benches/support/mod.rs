@@ -10,6 +10,7 @@ pub mod memory;
 pub mod peer;
 pub mod predictions;
 pub mod record;
+pub mod request;
 pub mod signatures;
 pub mod store;
 pub mod timeline;

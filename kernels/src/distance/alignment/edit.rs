@@ -129,7 +129,7 @@ impl EditCosts {
         (rows + columns + 2) as u64 * u64::from(self.insert.max(self.delete))
     }
 
-    /// What edits of so many rows and columns gain at most over deleting all letters and inserting the others.
+    /// The most that edits of so many rows and columns gain over deleting all letters and inserting the others.
     fn most_gained(&self, rows: usize, columns: usize) -> u64 {
         (rows.min(columns) + 1) as u64 * u64::from(self.insert + self.delete)
     }
@@ -210,7 +210,7 @@ impl EditCosts {
     }
 }
 
-/// What edits gain over deleting all letters of rows and inserting those of columns. The recurrence of edits
+/// The gain of edits over deleting all letters of rows and inserting those of columns. The recurrence of edits
 ///
 /// D(i, j) = min(D(i-1, j-1) + replace(i, j), D(i-1, j) + delete, D(i, j-1) + insert)
 ///

@@ -16,7 +16,7 @@ use crate::lanes::steps::{Count, Steps};
 
 /// Fewer rows take longer than in stripes: each column ends with a chain of operations across lanes.
 const ROWS_MIN: usize = 256;
-/// The same if stripes have to look up costs.
+/// Fewer rows take longer than in stripes that look up the costs of a matrix.
 const LOOKED_UP_ROWS_MIN: usize = 16;
 /// Vectors of lanes, which go down a column side by side: a comparison with the number above takes two clocks on some processors.
 const CHAINS: usize = 2;

@@ -58,7 +58,7 @@ struct Alphabet {
 struct Group {
     /// The number of the text in each lane.
     texts: Vec<u32>,
-    /// The same if they are consecutive.
+    /// The numbers of the texts if they are consecutive.
     consecutive: Option<Range<usize>>,
     codes: Vec<[u8; LANES]>,
     longer: Vec<[u64; WORDS]>,
